@@ -1,0 +1,77 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/kv_group.h"
+#include "ops/packed_weight.h"
+#include "ops/params.h"
+#include "ops/weight_source.h"
+#include "tensor/dtype.h"
+
+namespace octavo {
+
+struct BackendCaps {
+  std::string name;      // "cpu"
+  std::string isa;       // "baseline", "avx2", ...
+  int threads = 1;
+  std::vector<DType> kv_dtypes;
+};
+
+// The largest step a workspace must serve. Sized once; no op allocates afterwards.
+struct WorkspaceLimits {
+  int max_tokens = 0;   // tokens per step
+  int max_k = 0;        // largest input width of any linear
+  int max_n = 0;        // largest output width of any linear
+  int max_heads = 0;
+  int max_head_dim = 0;
+  int max_positions = 0;
+};
+
+// The stream of work of one executor: the CPU's thread pool and workspace, a CUDA stream.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  virtual void reserve(const WorkspaceLimits& limits) = 0;
+  // Runs body(i) for i in [0, n) on the queue's threads and waits. For host-side work of a step (sampling).
+  virtual void parallel_for(int n, const std::function<void(int)>& body) = 0;
+};
+
+// The pool of a KV group: memory for num_blocks blocks in each layer of the group.
+class KvPool {
+ public:
+  virtual ~KvPool() = default;
+  virtual KvLayer layer(int index) const = 0;  // index into KvGroup::layers
+  virtual size_t bytes() const = 0;
+};
+
+// What a device offers. Ops are asynchronous on CUDA and immediate on the CPU; all pointers are device pointers.
+// Every element of an op's output depends on its own row and the model's shape alone: never on m, the company or
+// the number of threads.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual BackendCaps caps() const = 0;
+  virtual std::unique_ptr<Queue> make_queue(int threads) = 0;
+
+  // Bytes of one block of `group`, all layers together.
+  virtual size_t kv_bytes(const KvGroup& group, int block_size) const = 0;
+  virtual std::unique_ptr<KvPool> make_kv_pool(const KvGroup& group, int block_size, int num_blocks) = 0;
+
+  // Packs the rows of `parts`, one after the other, into one matrix (fused QKV, gate/up). All parts share k.
+  // Formats may differ between parts when the backend can hold them together, else Error(kUnsupported, name).
+  // Deterministic; runs in parallel on the queue.
+  virtual std::unique_ptr<PackedWeight> pack(Queue& queue, const std::vector<MatrixSource>& parts) = 0;
+
+  virtual void embed(Queue& queue, const EmbedParams& p) = 0;
+  virtual void rms_norm(Queue& queue, const RmsNormParams& p) = 0;
+  virtual void linear(Queue& queue, const LinearParams& p) = 0;
+  virtual void rope_write(Queue& queue, const RopeWriteParams& p) = 0;
+  virtual void attention(Queue& queue, const AttentionParams& p) = 0;
+  virtual void silu_mul(Queue& queue, const SiluMulParams& p) = 0;
+  virtual void copy_blocks(Queue& queue, const CopyBlocksParams& p) = 0;
+};
+
+}  // namespace octavo

@@ -1,0 +1,20 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "plan/step_plan.h"
+
+namespace octavo {
+
+// What the scheduler needs to know about a request (a sequence group): integers only.
+struct RequestSpec {
+  RequestId id = 0;
+  std::vector<SeqId> seqs;      // n branches; seqs[0] computes the prompt, the others fork from it
+  std::vector<int32_t> prompt;  // token ids, at least one
+  uint64_t prefix_namespace = 0;  // identity for the prefix cache: equal prompts in different namespaces never share
+  int32_t priority = 0;           // smaller runs first (vLLM's meaning)
+  int32_t max_new_tokens = 1;     // per branch
+  bool prompt_logits = false;     // logits for every prompt token: the prompt is recomputed even where it is cached
+};
+
+}  // namespace octavo

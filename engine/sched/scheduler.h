@@ -1,0 +1,91 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/errors.h"
+#include "plan/outcome.h"
+#include "plan/step_plan.h"
+#include "sched/request.h"
+
+namespace octavo {
+
+enum class RetainBlocks : uint8_t { kAll, kWindow };
+
+// What the scheduler knows of a KV group: how many blocks, and which of them a sequence still needs.
+struct CacheGroup {
+  int num_blocks = 0;
+  RetainBlocks retain = RetainBlocks::kAll;
+  int window = 0;  // kWindow: positions kept; blocks wholly before them are freed
+};
+
+struct SchedulerConfig {
+  int block_size = 16;
+  std::vector<CacheGroup> groups = {CacheGroup{}};
+  int max_tokens_per_step = 512;  // the token budget
+  int max_seqs = 256;             // sequences running at once
+  int max_model_len = 0;          // prompt and output together
+  bool prefix_caching = true;
+  double watermark = 0.01;        // share of the pool kept free at admission
+  int depth = 1;                  // steps in flight
+};
+
+struct SchedulerStats {
+  int waiting = 0;            // requests
+  int running = 0;
+  int64_t preemptions = 0;
+  int64_t prefix_queries = 0; // prompt tokens looked up
+  int64_t prefix_hits = 0;    // of them found in the cache (shared or copied)
+  int64_t tokens_computed = 0;
+  int total_blocks = 0;       // all groups together: free + live + cached = total
+  int free_blocks = 0;
+  int live_blocks = 0;
+  int cached_blocks = 0;
+};
+
+// A request entered the running set for the first time.
+struct Admission {
+  RequestId id = 0;
+  int32_t cached_tokens = 0;  // prompt tokens that need no computing
+};
+
+// A request that can make no progress, taken out of the schedule.
+struct RequestFailure {
+  RequestId id = 0;
+  Refusal why;
+};
+
+// Iteration-level continuous batching (Orca, OSDI '22) over a paged cache (PagedAttention, SOSP '23) under a token
+// budget, with chunked prefill (Sarathi-Serve, OSDI '24). Integers in, plans out; owned by one thread, except check().
+class Scheduler {
+ public:
+  explicit Scheduler(SchedulerConfig config);
+  ~Scheduler();
+
+  // What can never be served, refused with the numbers. Reads the configuration only: any thread may call it.
+  std::optional<Refusal> check(const RequestSpec& spec) const;
+
+  void add(RequestSpec spec);
+  void cancel(RequestId id);  // its blocks are free once no step in flight names them
+  bool has_work() const;      // anything waiting, running or in flight
+
+  // The next step, or null when nothing can be planned now. It changes no table: it holds a reservation. The plan
+  // stays valid until its commit or rollback. At most config.depth plans are in flight.
+  const StepPlan* plan();
+  // Commits are in order of steps. Every sample of the plan appears as a parent in `outcome`, or its sequence ends.
+  void commit(StepId step, const StepOutcome& outcome);
+  // Undoes this step and every later one; the next plan() may plan the same work again.
+  void rollback(StepId step);
+
+  std::vector<Admission> take_admissions();
+  std::vector<RequestFailure> take_failures();
+  SchedulerStats stats() const;
+  void audit() const;  // throws Error(kInternal, "audit", what is wrong)
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace octavo
