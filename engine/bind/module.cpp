@@ -1,5 +1,6 @@
-#include <nanobind/nanobind.h>
+#include "bind.h"
 
-namespace nb = nanobind;
-
-NB_MODULE(_engine, m) { m.doc() = "The octavo engine."; }
+NB_MODULE(_engine, m) {
+  m.doc() = "The octavo engine: native paged attention, scheduler and runtime. Use it through the package `octavo`.";
+  octavo::bind_errors(m);
+}

@@ -1,0 +1,11 @@
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+// One function per topic, each in its own file; module.cpp calls them in order of dependency.
+namespace octavo {
+
+void bind_errors(nb::module_& m);
+
+}  // namespace octavo

@@ -1,0 +1,32 @@
+#include "base/errors.h"
+
+#include "bind.h"
+
+namespace octavo {
+
+namespace {
+
+// Raises octavo.errors.<class for code>(message, code=..., param=...): the one mapping from C++ errors to Python.
+void raise(const Error& e) {
+  nb::object make = nb::module_::import_("octavo.errors").attr("from_engine");
+  nb::object exception = make(error_code_name(e.code()), e.param(), e.what());
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+}
+
+}  // namespace
+
+void bind_errors(nb::module_&) {
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Error& e) {
+      try {
+        raise(e);
+      } catch (nb::python_error& nested) {
+        nested.restore();
+      }
+    }
+  });
+}
+
+}  // namespace octavo
