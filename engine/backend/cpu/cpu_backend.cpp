@@ -1,0 +1,54 @@
+#include "backend/cpu/cpu_backend.h"
+
+#include "backend/cpu/attention.h"
+#include "backend/cpu/elementwise.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/kv_pool.h"
+#include "backend/cpu/linear.h"
+#include "backend/cpu/queue.h"
+#include "backend/cpu/rope.h"
+
+namespace octavo {
+namespace {
+
+CpuQueue& cpu_queue(Queue& queue) { return static_cast<CpuQueue&>(queue); }
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(Isa isa) : isa_(isa), kernels_(kernels_for(isa)) {}
+
+  BackendCaps caps() const override {
+    return {"cpu", isa_name(isa_), allowed_cpus(), {DType::kF16, DType::kBF16, DType::kF32}};
+  }
+  std::unique_ptr<Queue> make_queue(int threads) override { return std::make_unique<CpuQueue>(threads); }
+
+  size_t kv_bytes(const KvGroup& group, int block_size) const override {
+    return cpu::kv_block_bytes(group, block_size);
+  }
+  std::unique_ptr<KvPool> make_kv_pool(const KvGroup& group, int block_size, int num_blocks) override {
+    return cpu::make_kv_pool(group, block_size, num_blocks);
+  }
+  std::unique_ptr<PackedWeight> pack(Queue& queue, const std::vector<MatrixSource>& parts) override {
+    return cpu::pack(cpu_queue(queue), parts);
+  }
+
+  void embed(Queue& queue, const EmbedParams& p) override { cpu::embed(cpu_queue(queue), p); }
+  void linear(Queue& queue, const LinearParams& p) override { cpu::linear(cpu_queue(queue), kernels_, p); }
+  void rms_norm(Queue& queue, const RmsNormParams& p) override { cpu::rms_norm(cpu_queue(queue), kernels_, p); }
+  void silu_mul(Queue& queue, const SiluMulParams& p) override { cpu::silu_mul(cpu_queue(queue), kernels_, p); }
+  void rope_write(Queue& queue, const RopeWriteParams& p) override { cpu::rope_write(cpu_queue(queue), kernels_, p); }
+  void attention(Queue& queue, const AttentionParams& p) override { cpu::attention(cpu_queue(queue), kernels_, p); }
+  void copy_blocks(Queue& queue, const CopyBlocksParams& p) override { cpu::copy_blocks(cpu_queue(queue), p); }
+
+ private:
+  Isa isa_;
+  const Kernels& kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const std::string& isa) {
+  return std::make_unique<CpuBackend>(choose_isa(isa));
+}
+
+}  // namespace octavo

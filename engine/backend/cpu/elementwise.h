@@ -1,0 +1,11 @@
+#pragma once
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/queue.h"
+#include "ops/params.h"
+
+namespace octavo::cpu {
+
+void rms_norm(CpuQueue& queue, const Kernels& kernels, const RmsNormParams& p);
+void silu_mul(CpuQueue& queue, const Kernels& kernels, const SiluMulParams& p);
+
+}  // namespace octavo::cpu

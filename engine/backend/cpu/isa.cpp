@@ -1,0 +1,29 @@
+#include "backend/cpu/isa.h"
+
+#include "base/errors.h"
+#include "base/format.h"
+
+namespace octavo {
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kBaseline:
+      return "baseline";
+    case Isa::kAvx2:
+      return "avx2";
+  }
+  return "?";
+}
+
+Isa choose_isa(const std::string& requested) {
+  const Isa best = detect_isa();
+  if (requested.empty()) return best;
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2}) {
+    if (requested == isa_name(isa) && isa <= best) return isa;
+  }
+  throw Error(
+      ErrorCode::kUnsupported, "isa",
+      cat("instruction set \"", requested, "\" is not available; this machine's best is \"", isa_name(best), "\""));
+}
+
+}  // namespace octavo

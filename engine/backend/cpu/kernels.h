@@ -1,0 +1,16 @@
+#pragma once
+#include "backend/cpu/isa.h"
+#include "backend/cpu/row_kernels.h"
+
+namespace octavo {
+
+// The inner loops of one instruction set. Everything around them (tiling, threads, checks) is shared.
+// Files compiled for an instruction set define such tables and nothing else with external linkage: an inline function
+// from a header could otherwise be emitted there and be picked by the linker for the whole program.
+struct Kernels {
+  RowKernels rows;
+};
+
+const Kernels& kernels_for(Isa isa);
+
+}  // namespace octavo

@@ -1,0 +1,12 @@
+#include "backend/cpu/kernels.h"
+
+namespace octavo {
+
+Isa detect_isa() { return Isa::kBaseline; }
+
+const Kernels& kernels_for(Isa) {
+  static const Kernels baseline{kRowKernelsBaseline};
+  return baseline;
+}
+
+}  // namespace octavo

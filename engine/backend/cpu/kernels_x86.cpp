@@ -1,0 +1,17 @@
+#include "backend/cpu/kernels.h"
+
+namespace octavo {
+
+Isa detect_isa() {
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  return avx2 ? Isa::kAvx2 : Isa::kBaseline;
+}
+
+const Kernels& kernels_for(Isa isa) {
+  static const Kernels baseline{kRowKernelsBaseline};
+  static const Kernels avx2{kRowKernelsBaseline};
+  return isa == Isa::kAvx2 ? avx2 : baseline;
+}
+
+}  // namespace octavo

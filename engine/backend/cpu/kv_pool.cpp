@@ -1,0 +1,47 @@
+#include "backend/cpu/kv_pool.h"
+
+namespace octavo::cpu {
+namespace {
+
+size_t side_bytes(const KvGroup& group, int block_size, int dim) {
+  return static_cast<size_t>(group.kv_heads) * dim * block_size * dtype_size(group.dtype);
+}
+
+// Layer after layer, K blocks then V blocks. Pages are touched on first use, low blocks first.
+class CpuKvPool final : public KvPool {
+ public:
+  CpuKvPool(const KvGroup& group, int block_size, int num_blocks)
+      : k_bytes_(side_bytes(group, block_size, group.k_dim)),
+        v_bytes_(side_bytes(group, block_size, group.v_dim)),
+        dtype_(group.dtype),
+        block_size_(block_size),
+        num_blocks_(num_blocks),
+        memory_(kv_block_bytes(group, block_size) * num_blocks) {}
+
+  KvLayer layer(int index) const override {
+    std::byte* begin = memory_.data() + (k_bytes_ + v_bytes_) * num_blocks_ * index;
+    return {begin, begin + k_bytes_ * num_blocks_, k_bytes_, v_bytes_, dtype_, block_size_, num_blocks_};
+  }
+  size_t bytes() const override { return memory_.size(); }
+
+ private:
+  size_t k_bytes_;
+  size_t v_bytes_;
+  DType dtype_;
+  int block_size_;
+  int num_blocks_;
+  Buffer memory_;
+};
+
+}  // namespace
+
+size_t kv_block_bytes(const KvGroup& group, int block_size) {
+  return group.layers.size() *
+         (side_bytes(group, block_size, group.k_dim) + side_bytes(group, block_size, group.v_dim));
+}
+
+std::unique_ptr<KvPool> make_kv_pool(const KvGroup& group, int block_size, int num_blocks) {
+  return std::make_unique<CpuKvPool>(group, block_size, num_blocks);
+}
+
+}  // namespace octavo::cpu

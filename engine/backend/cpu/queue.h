@@ -1,0 +1,25 @@
+#pragma once
+#include "backend/cpu/pool.h"
+#include "ops/backend.h"
+#include "tensor/buffer.h"
+
+namespace octavo {
+
+// The CPU's queue: ops run at once on its pool, one after the other, and share one workspace.
+class CpuQueue final : public Queue {
+ public:
+  explicit CpuQueue(int threads) : pool_(threads) {}
+
+  void reserve(const WorkspaceLimits& limits) override;
+  void parallel_for(int n, const std::function<void(int)>& body) override;
+
+  ThreadPool& pool() { return pool_; }
+  // 64-byte aligned scratch of the op that runs; Error(kInternal) when the op exceeds the reserved limits.
+  std::byte* workspace(size_t bytes);
+
+ private:
+  ThreadPool pool_;
+  Buffer workspace_;
+};
+
+}  // namespace octavo
