@@ -1,0 +1,73 @@
+# `make serve` installs what is missing and serves the default model; `make test` does the same and runs every test.
+# PYTHON picks the interpreter that .venv is made of, ARGS is passed on: make serve ARGS="--port 9000".
+PYTHON ?= python3
+ARGS ?=
+SHELL := /bin/sh
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+# Commands see the environment's cmake and ninja first.
+export PATH := $(BIN):$(PATH)
+
+# Only the lock decides versions; the package itself is then installed without a look at any index.
+EDITABLE := $(PIP) install --quiet --no-build-isolation --no-deps --editable .
+
+.PHONY: help install install-test serve test test-fast test-sanitize lint format wheel clean
+
+help:  ## Show these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+# The .pth file: an editable install runs cmake when it is imported. .venv/bin/python must find it without `activate`,
+# and the program itself rather than the Python script that starts it (27 ms instead of 170 ms at each import).
+$(VENV)/made:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "Octavo needs Python 3.10 or newer, this is " + sys.version.split()[0] + "; name another with make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	@site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	  echo "import os; os.environ['PATH'] = '$$site/cmake/data/bin:$(BIN):' + os.environ.get('PATH', os.defpath)" > "$$site/0_venv_on_path.pth"
+	@touch $@
+
+$(VENV)/installed: requirements.lock pyproject.toml $(VENV)/made
+	$(PIP) install --quiet --requirement requirements.lock
+	$(EDITABLE)
+	@touch $@
+
+$(VENV)/installed-test: requirements-test.lock $(VENV)/installed
+	$(PIP) install --quiet --requirement requirements.lock --requirement requirements-test.lock
+	@touch $@
+
+install: $(VENV)/installed  ## Make .venv, install the locked versions, build the engine
+install-test: $(VENV)/installed-test
+
+serve: install  ## Serve the default model on 127.0.0.1:8000
+	$(BIN)/octavo serve $(ARGS)
+
+test: install-test  ## Run every test
+	$(BIN)/python -m pytest $(ARGS)
+
+test-fast: install-test  ## Run the tests that take seconds
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-sanitize: install-test  ## Run every test with the engine under AddressSanitizer and UBSan
+	tests/sanitize.sh $(ARGS)
+
+# The stub of the extension is made by the build; type checking reads it beside the package's own files.
+lint: install-test  ## Check formatting, lint rules and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	git ls-files '*.cpp' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
+	cp "$$($(BIN)/python -c 'import octavo._engine as e, pathlib; print(pathlib.Path(e.__file__).with_name("_engine.pyi"))')" python/octavo/
+	$(BIN)/mypy
+
+format: install-test  ## Rewrite files to the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	git ls-files '*.cpp' '*.h' | xargs $(BIN)/clang-format -i
+
+wheel: install-test  ## Build dist/*.whl and check it with auditwheel
+	rm -rf build/wheel && mkdir -p build/wheel dist
+	$(PIP) wheel --quiet --no-build-isolation --no-deps --wheel-dir build/wheel .
+	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
+
+clean:  ## Remove what was built; keep .venv
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f $(VENV)/installed python/octavo/_engine.pyi
