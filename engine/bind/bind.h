@@ -7,5 +7,6 @@ namespace nb = nanobind;
 namespace octavo {
 
 void bind_errors(nb::module_& m);
+void bind_model(nb::module_& m);
 
 }  // namespace octavo

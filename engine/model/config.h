@@ -13,9 +13,10 @@ struct RopeConfig {
   int rotary_dim = 0;
   enum class Scaling : uint8_t { kNone, kLinear, kLlama3 } scaling = Scaling::kNone;
   float factor = 1.0f;
-  float low_freq_factor = 1.0f;    // kLlama3
-  float high_freq_factor = 4.0f;   // kLlama3
-  int original_max_positions = 0;  // kLlama3
+  float low_freq_factor = 1.0f;     // kLlama3
+  float high_freq_factor = 4.0f;    // kLlama3
+  int original_max_positions = 0;   // kLlama3
+  std::vector<float> freq_factors;  // [rotary_dim / 2] divides each inverse frequency, or empty (GGUF's rope_freqs)
 };
 
 // A decoder, described by its configuration whichever file it came from.
@@ -31,7 +32,8 @@ struct ModelConfig {
   int max_positions = 0;
   float norm_eps = 1e-5f;
   bool tied_embeddings = false;
-  bool attention_bias = false;
+  bool attention_bias = false;         // q, k and v
+  bool attention_output_bias = false;  // o
   bool mlp_bias = false;
   RopeConfig rope;
   std::vector<int32_t> eos_token_ids;

@@ -1,0 +1,213 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/errors.h"
+#include "base/format.h"
+#include "bind.h"
+#include "model/config.h"
+#include "model/dense.h"
+#include "model/gguf.h"
+#include "model/open_weights.h"
+
+namespace octavo {
+
+namespace {
+
+nb::object to_python(const GgufValue& value);
+
+// Text where the bytes are valid UTF-8, else bytes: vocabularies hold both.
+nb::object string_to_python(std::string_view s) {
+  PyObject* text = PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "strict");
+  if (text) return nb::steal(text);
+  PyErr_Clear();
+  return nb::bytes(s.data(), s.size());
+}
+
+nb::list array_to_python(const GgufArray& array) {
+  nb::list out;
+  for (size_t i = 0; i < array.size; ++i) out.append(to_python(array.at(i)));
+  return out;
+}
+
+nb::object to_python(const GgufValue& value) {
+  if (const auto* v = std::get_if<bool>(&value)) return nb::bool_(*v);
+  if (const auto* v = std::get_if<uint64_t>(&value)) return nb::int_(*v);
+  if (const auto* v = std::get_if<int64_t>(&value)) return nb::int_(*v);
+  if (const auto* v = std::get_if<double>(&value)) return nb::float_(*v);
+  if (const auto* v = std::get_if<std::string_view>(&value)) return string_to_python(*v);
+  return array_to_python(*std::get<std::shared_ptr<const GgufArray>>(value));
+}
+
+nb::dict gguf_metadata(const GgufFile& gguf) {
+  nb::dict out;
+  for (const auto& [key, value] : gguf.metadata()) out[key.c_str()] = to_python(value);
+  return out;
+}
+
+nb::list gguf_tensors(const GgufFile& gguf) {
+  nb::list out;
+  for (const GgufTensor& t : gguf.tensors()) {
+    const std::string format = t.type->format ? weight_format_info(*t.type->format).name : t.type->name;
+    out.append(nb::make_tuple(t.name, nb::tuple(nb::cast(t.shape)), format, t.bytes));
+  }
+  return out;
+}
+
+WeightFormat dense_format(const std::string& name, nb::dlpack::dtype dtype) {
+  if (dtype.lanes == 1) {
+    const auto code = static_cast<nb::dlpack::dtype_code>(dtype.code);
+    if (code == nb::dlpack::dtype_code::Float && dtype.bits == 32) return WeightFormat::kF32;
+    if (code == nb::dlpack::dtype_code::Float && dtype.bits == 16) return WeightFormat::kF16;
+    if (code == nb::dlpack::dtype_code::Bfloat && dtype.bits == 16) return WeightFormat::kBF16;
+  }
+  throw Error(ErrorCode::kUnsupported, name, cat("tensor ", name, " must be float32, float16 or bfloat16"));
+}
+
+using AnyTensor = nb::ndarray<nb::ro>;
+
+StoredTensor borrow_tensor(const std::string& name, nb::handle object) {
+  if (nb::hasattr(object, "requires_grad") && nb::cast<bool>(object.attr("requires_grad"))) {
+    throw Error(ErrorCode::kInvalidArgument, name, cat("tensor ", name, " requires grad: pass tensor.detach()"));
+  }
+  AnyTensor tensor;
+  if (!nb::try_cast(object, tensor)) {
+    throw Error(ErrorCode::kInvalidArgument, name,
+                cat("tensor ", name, " is not a tensor that can be shared without a copy (DLPack or buffer protocol)"));
+  }
+  if (tensor.device_type() != nb::device::cpu::value) {
+    throw Error(ErrorCode::kInvalidArgument, name, cat("tensor ", name, " must be on the CPU"));
+  }
+  StoredTensor stored;
+  stored.format = dense_format(name, tensor.dtype());
+  int64_t expected = 1;
+  for (size_t d = tensor.ndim(); d-- > 0;) {
+    const auto size = static_cast<int64_t>(tensor.shape(d));
+    if (size != 1 && tensor.stride(d) != expected) {
+      throw Error(ErrorCode::kInvalidArgument, name,
+                  cat("tensor ", name, " must be contiguous: dimension ", d, " has stride ", tensor.stride(d), ", not ",
+                      expected));
+    }
+    expected *= size;
+    stored.info.shape.insert(stored.info.shape.begin(), size);
+  }
+  stored.info.name = name;
+  stored.info.format = weight_format_info(*stored.format).name;
+  stored.info.bytes = tensor.nbytes();
+  stored.data = static_cast<const std::byte*>(tensor.data());
+  // Whoever drops the last reference may be a thread without the interpreter's lock, and torch may need it to free.
+  stored.owner = std::shared_ptr<const void>(new AnyTensor(std::move(tensor)), [](const AnyTensor* held) {
+    nb::gil_scoped_acquire gil;
+    delete held;
+  });
+  return stored;
+}
+
+std::unique_ptr<TensorTable> weights_from_tensors(nb::dict tensors) {
+  auto table = std::make_unique<TensorTable>();
+  for (auto [key, value] : tensors) table->add(borrow_tensor(nb::cast<std::string>(key), value));
+  return table;
+}
+
+using RecordTuple = std::tuple<std::string, std::string, std::vector<int64_t>, uint64_t, uint64_t>;
+using FileTuple = std::tuple<std::string, uint64_t, std::vector<RecordTuple>>;
+
+std::unique_ptr<TensorTable> weights_from_safetensors(const std::vector<FileTuple>& files) {
+  std::vector<SafetensorsFile> described;
+  for (const auto& [path, data_offset, records] : files) {
+    SafetensorsFile& file = described.emplace_back(SafetensorsFile{path, data_offset, {}});
+    for (const auto& [name, dtype, shape, begin, end] : records)
+      file.tensors.push_back({name, dtype, shape, begin, end});
+  }
+  return open_safetensors_weights(described);
+}
+
+nb::list weight_infos(const TensorTable& table) {
+  nb::list out;
+  for (const std::string& name : table.names()) {
+    const WeightInfo info = table.info(name);
+    out.append(nb::make_tuple(info.name, nb::tuple(nb::cast(info.shape)), info.format, info.bytes));
+  }
+  return out;
+}
+
+nb::ndarray<nb::numpy, float, nb::ndim<1>> read_vector(const TensorTable& table, const std::string& name) {
+  const std::vector<int64_t> shape = table.info(name).shape;
+  if (shape.size() != 1) {
+    throw Error(ErrorCode::kInvalidArgument, name,
+                cat("tensor ", name, " has shape ", shape_text(shape), ", not one dimension"));
+  }
+  auto values = std::make_unique<std::vector<float>>(to_f32(table.matrix(name, static_cast<int>(shape[0]), 1)));
+  float* data = values->data();
+  const size_t size = values->size();
+  nb::capsule owner(values.release(), [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
+  return {data, {size}, owner};
+}
+
+void bind_config(nb::module_& m) {
+  nb::class_<RopeConfig> rope(m, "RopeConfig",
+                              "Rotary position embedding: base, width and how frequencies are scaled.");
+  nb::enum_<RopeConfig::Scaling>(rope, "Scaling")
+      .value("NONE", RopeConfig::Scaling::kNone)
+      .value("LINEAR", RopeConfig::Scaling::kLinear)
+      .value("LLAMA3", RopeConfig::Scaling::kLlama3);
+  rope.def(nb::init<>())
+      .def_rw("theta", &RopeConfig::theta)
+      .def_rw("rotary_dim", &RopeConfig::rotary_dim)
+      .def_rw("scaling", &RopeConfig::scaling)
+      .def_rw("factor", &RopeConfig::factor)
+      .def_rw("low_freq_factor", &RopeConfig::low_freq_factor)
+      .def_rw("high_freq_factor", &RopeConfig::high_freq_factor)
+      .def_rw("original_max_positions", &RopeConfig::original_max_positions)
+      .def_rw("freq_factors", &RopeConfig::freq_factors);
+  nb::class_<ModelConfig>(m, "ModelConfig", "A decoder, described by its configuration whichever file it came from.")
+      .def(nb::init<>())
+      .def_rw("architecture", &ModelConfig::architecture)
+      .def_rw("num_layers", &ModelConfig::num_layers)
+      .def_rw("hidden", &ModelConfig::hidden)
+      .def_rw("intermediate", &ModelConfig::intermediate)
+      .def_rw("heads", &ModelConfig::heads)
+      .def_rw("kv_heads", &ModelConfig::kv_heads)
+      .def_rw("head_dim", &ModelConfig::head_dim)
+      .def_rw("vocab", &ModelConfig::vocab)
+      .def_rw("max_positions", &ModelConfig::max_positions)
+      .def_rw("norm_eps", &ModelConfig::norm_eps)
+      .def_rw("tied_embeddings", &ModelConfig::tied_embeddings)
+      .def_rw("attention_bias", &ModelConfig::attention_bias)
+      .def_rw("attention_output_bias", &ModelConfig::attention_output_bias)
+      .def_rw("mlp_bias", &ModelConfig::mlp_bias)
+      .def_rw("rope", &ModelConfig::rope)
+      .def_rw("eos_token_ids", &ModelConfig::eos_token_ids)
+      .def_rw("bos_token_id", &ModelConfig::bos_token_id);
+}
+
+}  // namespace
+
+void bind_model(nb::module_& m) {
+  bind_config(m);
+  nb::class_<GgufFile>(m, "GgufFile", "A GGUF file: header parsed and checked, tensors mapped.")
+      .def(nb::init<const std::string&>(), nb::arg("path"), nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("version", &GgufFile::version)
+      .def("metadata", &gguf_metadata, "All metadata: str, int, float, bool and lists; bytes where text is not UTF-8.")
+      .def("tensors", &gguf_tensors, "(name, shape outermost first, format, bytes) of every tensor, in file order.");
+  nb::class_<TensorTable>(m, "WeightFiles", "Named tensors of a checkpoint under Hugging Face's names.")
+      .def_static("open_gguf", &open_gguf_weights, nb::arg("gguf"), nb::call_guard<nb::gil_scoped_release>())
+      .def_static(
+          "open_gguf", [](const std::string& path) { return open_gguf_weights(GgufFile(path)); }, nb::arg("path"),
+          nb::call_guard<nb::gil_scoped_release>())
+      .def_static("open_safetensors", &weights_from_safetensors, nb::arg("files"),
+                  "files: (path, offset of the data section, [(name, dtype, shape, begin, end)]) of every shard.")
+      .def_static("from_tensors", &weights_from_tensors, nb::arg("tensors"),
+                  "Tensors of the caller (torch, numpy or any DLPack producer on the CPU), kept alive, not copied.")
+      .def("names", &TensorTable::names)
+      .def("__contains__", &TensorTable::has, nb::arg("name"))
+      .def("tensors", &weight_infos, "(name, shape, format, bytes) of every tensor, by name.")
+      .def("read_vector", &read_vector, nb::arg("name"), "A dense vector (a norm, a bias), copied as float32.")
+      .def_prop_ro("file_bytes", &TensorTable::file_bytes, "Bytes of all tensors as they lie in the files.");
+  m.def("gguf_architectures", &gguf_architectures, "Architectures whose GGUF files can be read.");
+}
+
+}  // namespace octavo

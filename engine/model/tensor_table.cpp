@@ -1,0 +1,102 @@
+#include "model/tensor_table.h"
+
+#include "base/errors.h"
+#include "base/format.h"
+#include "model/ggml_type.h"
+
+namespace octavo {
+
+namespace {
+
+bool has_shape(const std::vector<int64_t>& shape, int n, int k) {
+  if (shape.size() == 2) return shape[0] == n && shape[1] == k;
+  return shape.size() == 1 && (n == 1 || k == 1) && shape[0] == int64_t{n} * k;
+}
+
+std::vector<int32_t> undo_interleave(const StoredTensor& t, int rows) {
+  if (rows % (2 * t.interleaved_heads) != 0) {
+    throw Error(
+        ErrorCode::kCorruptFile, t.info.name,
+        cat(t.info.name, " has ", rows, " rows, not an even number for each of ", t.interleaved_heads, " heads"));
+  }
+  const int head_dim = rows / t.interleaved_heads;
+  const int half = head_dim / 2;
+  std::vector<int32_t> order(rows);
+  for (int row = 0; row < rows; ++row) {
+    const int head = row / head_dim, i = row % head_dim;
+    order[row] = head * head_dim + 2 * (i % half) + i / half;
+  }
+  return order;
+}
+
+}  // namespace
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += cat(i ? ", " : "", shape[i]);
+  return out + "]";
+}
+
+void TensorTable::add(StoredTensor tensor) {
+  const std::string name = tensor.info.name;
+  if (!tensors_.try_emplace(name, std::move(tensor)).second) {
+    throw Error(ErrorCode::kCorruptFile, name, cat("tensor ", name, " occurs twice"));
+  }
+}
+
+std::vector<std::string> TensorTable::names() const {
+  std::vector<std::string> out;
+  out.reserve(tensors_.size());
+  for (const auto& [name, tensor] : tensors_) out.push_back(name);
+  return out;
+}
+
+MatrixSource TensorTable::matrix(const std::string& name, int n, int k) const {
+  const StoredTensor& t = find(name);
+  if (!t.format) {
+    throw Error(ErrorCode::kUnsupported, name,
+                cat("tensor ", name, " has format ", t.info.format, "; supported: ", supported_formats()));
+  }
+  if (!has_shape(t.info.shape, n, k)) {
+    throw Error(ErrorCode::kCorruptFile, name,
+                cat("tensor ", name, " has shape ", shape_text(t.info.shape), ", the configuration asks for [", n, ", ",
+                    k, "]"));
+  }
+  const WeightFormatInfo format = weight_format_info(*t.format);
+  if (k % format.block != 0) {  // also what a quantized vector read as a column would be
+    throw Error(ErrorCode::kUnsupported, name,
+                cat("tensor ", name, " has rows of ", k, " weights, not a multiple of the ", format.block,
+                    " in a block of ", format.name));
+  }
+  MatrixSource source;
+  source.name = name;
+  source.format = *t.format;
+  source.n = n;
+  source.k = k;
+  source.data = t.data;
+  source.row_bytes = static_cast<size_t>(k / format.block) * format.block_bytes;
+  if (t.interleaved_heads > 0) source.row_order = undo_interleave(t, n);
+  if (t.file) t.file->prefetch(t.data, t.info.bytes);
+  return source;
+}
+
+void TensorTable::release(const std::string& name) {
+  const StoredTensor& t = find(name);
+  if (t.file) t.file->release(t.data, t.info.bytes);
+}
+
+size_t TensorTable::file_bytes() const {
+  size_t total = 0;
+  for (const auto& [name, tensor] : tensors_) total += tensor.info.bytes;
+  return total;
+}
+
+const StoredTensor& TensorTable::find(const std::string& name) const {
+  const auto it = tensors_.find(name);
+  if (it == tensors_.end()) {
+    throw Error(ErrorCode::kNotFound, name, cat("the model has no tensor ", name));
+  }
+  return it->second;
+}
+
+}  // namespace octavo
