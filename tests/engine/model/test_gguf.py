@@ -112,7 +112,7 @@ def test_another_quantization_is_refused_by_tensor_and_type(tmp_path):
     w.close()
     found = _engine.GgufFile(str(tmp_path / "x.gguf")).tensors()
     assert found == [("blk.0.ffn_up.weight", (2, 256), "Q6_K", 420)]
-    with pytest.raises(ModelError, match="blk.0.ffn_up.weight has type Q6_K; supported: f32, f16") as e:
+    with pytest.raises(ModelError, match=r"blk.0.ffn_up.weight has type Q6_K; supported: f32, f16") as e:
         _engine.WeightFiles.open_gguf(str(tmp_path / "x.gguf"))
     assert e.value.code == "unsupported"
 

@@ -1,0 +1,125 @@
+"""A model on disk, opened: its configuration and its weight files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from octavo import _engine
+from octavo.errors import InvalidArgumentError, ModelError
+from octavo.models import safetensors
+from octavo.models.config import from_hugging_face
+from octavo.models.gguf import from_gguf
+
+KV_DTYPE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model on disk.
+
+    Attributes:
+        path: the GGUF file or the model folder.
+        config: the engine's configuration.
+        weights: the tensors, mapped.
+        metadata: all metadata of a GGUF file (the tokenizer is in it); empty for a folder.
+    """
+
+    path: Path
+    config: _engine.ModelConfig
+    weights: _engine.WeightFiles
+    metadata: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_gguf(self) -> bool:
+        return bool(self.metadata)
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What ``octavo info`` prints of a model."""
+
+    architecture: str
+    container: str  # "gguf" or "safetensors"
+    formats: dict[str, int]  # tensors of each weight format, most frequent first
+    parameters: int
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    max_positions: int
+    tied_embeddings: bool
+    kv_bytes_per_token: int
+    file_bytes: int
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Opens a GGUF file or a folder with ``config.json`` and safetensors.
+
+    Raises:
+        ModelError: a file is missing or corrupt, or the model has something the engine does not support.
+    """
+    if path.is_file():
+        gguf = _engine.GgufFile(str(path))
+        weights = _engine.WeightFiles.open_gguf(gguf)
+        metadata = gguf.metadata()
+        return Checkpoint(path, from_gguf(metadata, weights, source=str(path)), weights, metadata)
+    config_path = path / "config.json"
+    generation_path = path / "generation_config.json"
+    generation = _read_json(generation_path) if generation_path.is_file() else None
+    config = from_hugging_face(_read_json(config_path), generation, source=str(config_path))
+    return Checkpoint(path, config, safetensors.open_folder(path))
+
+
+def describe(checkpoint: Checkpoint, kv_dtype: str = "f16") -> ModelInfo:
+    """The figures of a model; ``kv_dtype`` decides the bytes per token of cache."""
+    if kv_dtype not in KV_DTYPE_BYTES:
+        raise InvalidArgumentError(
+            f"kv_dtype must be one of {', '.join(KV_DTYPE_BYTES)}, got {kv_dtype!r}", param="kv_dtype"
+        )
+    config = checkpoint.config
+    formats: Counter[str] = Counter()
+    parameters = 0
+    for _, shape, fmt, _ in checkpoint.weights.tensors():
+        formats[fmt] += 1
+        count = 1
+        for size in shape:
+            count *= size
+        parameters += count
+    return ModelInfo(
+        architecture=config.architecture,
+        container="gguf" if checkpoint.is_gguf else "safetensors",
+        formats=dict(formats.most_common()),
+        parameters=parameters,
+        layers=config.num_layers,
+        hidden=config.hidden,
+        heads=config.heads,
+        kv_heads=config.kv_heads,
+        head_dim=config.head_dim,
+        vocab=config.vocab,
+        max_positions=config.max_positions,
+        tied_embeddings=config.tied_embeddings,
+        kv_bytes_per_token=2
+        * config.num_layers
+        * config.kv_heads
+        * config.head_dim
+        * KV_DTYPE_BYTES[kv_dtype],
+        file_bytes=checkpoint.weights.file_bytes,
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as e:
+        raise ModelError(f"cannot read {path}: {e.strerror}", code="not_found", param=str(path)) from e
+    except (ValueError, RecursionError) as e:
+        raise ModelError(f"{path}: not valid JSON ({e})", code="corrupt_file", param=str(path)) from e
+    if not isinstance(value, dict):
+        raise ModelError(f"{path}: not a JSON object", code="corrupt_file", param=str(path))
+    return value

@@ -1,0 +1,98 @@
+"""Reading a model's description without believing it: every field is checked for type and range, and what was not
+read can be listed, so that nothing is ignored by accident."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from octavo.errors import ModelError
+
+_REQUIRED: Any = object()
+
+
+class Fields:
+    """The fields of a JSON object or of GGUF metadata, each read once by type.
+
+    A method given no ``default`` requires its field. ``None`` counts as missing. Errors are ``ModelError`` with the
+    field as ``param``: code ``"corrupt_file"`` for a value that cannot be, ``"unsupported"`` for one that cannot be
+    honoured.
+    """
+
+    def __init__(self, values: Mapping[str, Any], source: str) -> None:
+        self.values = values
+        self.source = source
+        self._read: set[str] = set()
+
+    def integer(self, name: str, default: Any = _REQUIRED, *, low: int = 1, high: int = 2**31 - 1) -> Any:
+        """An integer in [low, high], or ``default``."""
+        value = self._take(name, default)
+        if value is default:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise self.corrupt(name, f"must be an integer from {low} to {high}, got {value!r}")
+        return value
+
+    def number(self, name: str, default: Any = _REQUIRED) -> Any:
+        """A finite number above 0, or ``default``."""
+        value = self._take(name, default)
+        if value is default:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise self.corrupt(name, f"must be a finite number above 0, got {value!r}")
+        return float(value)
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self._take(name, default)
+        if not isinstance(value, bool):
+            raise self.corrupt(name, f"must be true or false, got {value!r}")
+        return value
+
+    def mapping(self, name: str) -> Mapping[str, Any]:
+        """An object; empty when missing."""
+        value = self._take(name, {})
+        if not isinstance(value, Mapping):
+            raise self.corrupt(name, f"must be an object, got {value!r}")
+        return value
+
+    def token_ids(self, name: str) -> list[int]:
+        """A token id or a list of them; empty when missing."""
+        value = self._take(name, [])
+        ids = value if isinstance(value, list) else [value]
+        for i in ids:
+            if isinstance(i, bool) or not isinstance(i, int) or not 0 <= i < 2**31:
+                raise self.corrupt(name, f"must be a token id or a list of them, got {value!r}")
+        return ids
+
+    def only(self, name: str, honoured: Collection[Any], default: Any) -> Any:
+        """A field that has one of a few values here; any other is unsupported."""
+        value = self._take(name, default)
+        if value not in honoured:
+            shown = ", ".join(repr(v) for v in honoured)
+            raise self.unsupported(name, f"is {value!r}; supported: {shown}")
+        return value
+
+    def skip(self, names: Collection[str]) -> None:
+        """Fields that do not change what the model computes."""
+        self._read.update(names)
+
+    def unread(self) -> list[str]:
+        """Names of fields with a value that nobody asked for."""
+        return sorted(k for k, v in self.values.items() if k not in self._read and v is not None)
+
+    def corrupt(self, name: str, message: str) -> ModelError:
+        return ModelError(f"{self.source}: {name} {message}", code="corrupt_file", param=name)
+
+    def unsupported(self, name: str, message: str) -> ModelError:
+        return ModelError(f"{self.source}: {name} {message}", code="unsupported", param=name)
+
+    def _take(self, name: str, default: Any) -> Any:
+        self._read.add(name)
+        value = self.values.get(name)
+        if value is not None:
+            return value
+        if default is _REQUIRED:
+            raise self.corrupt(name, "is missing")
+        return default
