@@ -8,5 +8,7 @@ namespace octavo {
 
 void bind_errors(nb::module_& m);
 void bind_model(nb::module_& m);
+void bind_text(nb::module_& m);
+void bind_sample(nb::module_& m);
 
 }  // namespace octavo

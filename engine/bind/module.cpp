@@ -4,4 +4,6 @@ NB_MODULE(_engine, m) {
   m.doc() = "The octavo engine: native paged attention, scheduler and runtime. Use it through the package `octavo`.";
   octavo::bind_errors(m);
   octavo::bind_model(m);
+  octavo::bind_text(m);
+  octavo::bind_sample(m);
 }

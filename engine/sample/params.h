@@ -8,23 +8,23 @@ namespace octavo {
 
 // How one request's tokens are chosen. Checked in Python (SamplingParams) and again by check_params.
 struct SamplingParams {
-  float temperature = 1.0f;         // below 1e-5: greedy
-  float top_p = 1.0f;               // 0: greedy
-  int32_t top_k = 0;                // 0 or -1: off; above the vocabulary: clamped
+  float temperature = 1.0f;  // below 1e-5: greedy
+  float top_p = 1.0f;        // 0: greedy
+  int32_t top_k = 0;         // 0 or -1: off; above the vocabulary: clamped
   float min_p = 0.0f;
   float repetition_penalty = 1.0f;  // over prompt and output
   float presence_penalty = 0.0f;    // over output
   float frequency_penalty = 0.0f;   // over output
   uint64_t seed = 0;                // always set: Python draws fresh entropy when the user gives none
   int32_t max_tokens = 16;
-  int32_t min_tokens = 0;           // stop tokens are masked until then
-  int32_t logprobs = -1;            // -1: none, 0: the chosen token's, k: and the k best
-  int32_t prompt_logprobs = -1;     // the same for every prompt token but the first
+  int32_t min_tokens = 0;        // stop tokens are masked until then
+  int32_t logprobs = -1;         // -1: none, 0: the chosen token's, k: and the k best
+  int32_t prompt_logprobs = -1;  // the same for every prompt token but the first
   std::vector<std::pair<int32_t, float>> logit_bias;
-  std::vector<int32_t> allowed_token_ids;              // empty: all
-  std::vector<std::vector<int32_t>> bad_words;         // token sequences
-  std::vector<int32_t> stop_token_ids;                 // end the request; includes the model's end tokens unless ignore_eos
-  std::vector<std::string> stop;                       // strings, matched on the detokenized text
+  std::vector<int32_t> allowed_token_ids;       // empty: all
+  std::vector<std::vector<int32_t>> bad_words;  // token sequences
+  std::vector<int32_t> stop_token_ids;          // end the request; includes the model's end tokens unless ignore_eos
+  std::vector<std::string> stop;                // strings, matched on the detokenized text
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
   bool detokenize = true;
