@@ -6,4 +6,6 @@ NB_MODULE(_engine, m) {
   octavo::bind_model(m);
   octavo::bind_text(m);
   octavo::bind_sample(m);
+  octavo::bind_cpu_ops(m);
+  octavo::bind_linear(m);
 }

@@ -34,6 +34,7 @@ struct WorkspaceLimits {
 class Queue {
  public:
   virtual ~Queue() = default;
+  virtual int threads() const = 0;  // host threads that work on it
   virtual void reserve(const WorkspaceLimits& limits) = 0;
   // Runs body(i) for i in [0, n) on the queue's threads and waits. For host-side work of a step (sampling).
   virtual void parallel_for(int n, const std::function<void(int)>& body) = 0;

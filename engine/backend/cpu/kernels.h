@@ -1,5 +1,6 @@
 #pragma once
 #include "backend/cpu/isa.h"
+#include "backend/cpu/linear_kernels.h"
 #include "backend/cpu/row_kernels.h"
 
 namespace octavo {
@@ -9,6 +10,7 @@ namespace octavo {
 // from a header could otherwise be emitted there and be picked by the linker for the whole program.
 struct Kernels {
   RowKernels rows;
+  LinearKernels linear;
 };
 
 const Kernels& kernels_for(Isa isa);

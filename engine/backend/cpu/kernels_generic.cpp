@@ -5,7 +5,8 @@ namespace octavo {
 Isa detect_isa() { return Isa::kBaseline; }
 
 const Kernels& kernels_for(Isa) {
-  static const Kernels baseline{kRowKernelsBaseline};
+  static const Kernels baseline{kRowKernelsBaseline,
+                                {kDenseBaseline, kNibbleBaseline, kByteBaseline, kQuantizeBaseline}};
   return baseline;
 }
 

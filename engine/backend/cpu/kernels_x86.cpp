@@ -9,8 +9,9 @@ Isa detect_isa() {
 }
 
 const Kernels& kernels_for(Isa isa) {
-  static const Kernels baseline{kRowKernelsBaseline};
-  static const Kernels avx2{kRowKernelsBaseline};
+  static const Kernels baseline{kRowKernelsBaseline,
+                                {kDenseBaseline, kNibbleBaseline, kByteBaseline, kQuantizeBaseline}};
+  static const Kernels avx2{kRowKernelsBaseline, {kDenseAvx2, kNibbleAvx2, kByteAvx2, kQuantizeAvx2}};
   return isa == Isa::kAvx2 ? avx2 : baseline;
 }
 

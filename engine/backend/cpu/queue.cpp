@@ -1,6 +1,9 @@
 #include "backend/cpu/queue.h"
 
+#include <algorithm>
+
 #include "backend/cpu/attention.h"
+#include "backend/cpu/linear.h"
 #include "base/errors.h"
 #include "base/format.h"
 
@@ -8,7 +11,7 @@ namespace octavo {
 
 void CpuQueue::reserve(const WorkspaceLimits& limits) {
   const int threads = pool_.threads();
-  const size_t bytes = cpu::attention_workspace(limits, threads);
+  const size_t bytes = std::max(cpu::linear_workspace(limits, threads), cpu::attention_workspace(limits, threads));
   if (bytes > workspace_.size()) workspace_ = Buffer(bytes);
 }
 

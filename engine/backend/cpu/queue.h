@@ -10,6 +10,7 @@ class CpuQueue final : public Queue {
  public:
   explicit CpuQueue(int threads) : pool_(threads) {}
 
+  int threads() const override { return pool_.threads(); }
   void reserve(const WorkspaceLimits& limits) override;
   void parallel_for(int n, const std::function<void(int)>& body) override;
 

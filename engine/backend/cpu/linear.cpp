@@ -1,0 +1,227 @@
+#include "backend/cpu/linear.h"
+
+#include <algorithm>
+
+#include "backend/cpu/packed.h"
+#include "base/errors.h"
+#include "base/format.h"
+
+namespace octavo::cpu {
+namespace {
+
+using Section = CpuPackedWeight::Section;
+
+// A dense tile is 64 rows (four panels run side by side at m = 1) by up to kTokens; k passes in blocks.
+constexpr int kTokens = 48;
+constexpr int kDenseTileRows = 64;
+constexpr int kTilesPerThread = 6;
+constexpr int64_t kMinTileWork = 100'000;      // multiply-adds: some µs, well above the price of a claim
+constexpr int64_t kMinParallelRead = 1 << 14;  // activations: below, one thread prepares them as fast as two
+constexpr size_t kLine = 64;
+
+size_t round_up(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+// An odd number of cache lines, so that rows of a power of two do not fall into the same cache sets.
+size_t f32_stride(int k) { return (round_up(k * sizeof(float)) / kLine | 1) * kLine; }
+size_t group8_stride(int k) { return round_up(k / kGroup * sizeof(QuantizedGroup8)); }
+size_t group16_stride(int k) { return round_up(k / kGroup * sizeof(QuantizedGroup16)); }
+size_t scratch_stride() { return kTokens * kDenseTileRows * sizeof(float); }
+
+enum class Reads { kF32, kGroup8, kGroup16 };
+
+Reads reads(WeightFormat format) {
+  if (is_dense(format)) return Reads::kF32;
+  return format == WeightFormat::kQ8_0 ? Reads::kGroup16 : Reads::kGroup8;
+}
+
+// The activations in each form that a section of the weight reads.
+struct Activations {
+  struct Form {
+    std::byte* data = nullptr;
+    size_t stride = 0;
+  };
+  Form f32, group8, group16;
+
+  const Form& of(WeightFormat format) const {
+    switch (reads(format)) {
+      case Reads::kF32:
+        return f32;
+      case Reads::kGroup8:
+        return group8;
+      case Reads::kGroup16:
+        return group16;
+    }
+    return f32;
+  }
+};
+
+class Linear {
+ public:
+  Linear(CpuQueue& queue, const Kernels& kernels, const LinearParams& p)
+      : queue_(queue),
+        kernels_(kernels),
+        p_(p),
+        weight_(static_cast<const CpuPackedWeight&>(*p.weight)),
+        k_(weight_.k()) {}
+
+  void run() {
+    reserve();
+    if (static_cast<int64_t>(p_.m) * k_ < kMinParallelRead) {
+      for (int row = 0; row < p_.m; ++row) prepare(row, 0);
+    } else {
+      queue_.pool().run(p_.m, [this](int row, int worker) { prepare(row, worker); });
+    }
+    multiply();
+  }
+
+ private:
+  // How a section is cut: row tiles outside, token tiles inside, so that weights are read from memory once.
+  struct Cut {
+    int tile_rows, row_tiles, tile_tokens, token_tiles;
+    int tiles() const { return row_tiles * token_tiles; }
+  };
+
+  void reserve() {
+    bool dense = false, group8 = false, group16 = false;
+    for (const Section& s : weight_.sections()) {
+      dense |= reads(s.format) == Reads::kF32;
+      group8 |= reads(s.format) == Reads::kGroup8;
+      group16 |= reads(s.format) == Reads::kGroup16;
+    }
+    // Few plain rows are read where they are; more are copied to rows that do not collide in the caches.
+    copy_ = dense && (p_.prologue != Prologue::kNone || p_.m > 6);
+    const size_t m = p_.m, threads = queue_.pool().threads();
+    size_t at = 0;
+    auto take = [&](bool wanted, size_t bytes) {
+      const size_t begin = at;
+      if (wanted) at += bytes;
+      return begin;
+    };
+    const size_t f32_at = take(copy_, m * f32_stride(k_));
+    const size_t group8_at = take(group8, m * group8_stride(k_));
+    const size_t group16_at = take(group16, m * group16_stride(k_));
+    const size_t rows_at = take(!copy_ && p_.prologue != Prologue::kNone, threads * f32_stride(k_));
+    const size_t scratch_at = take(dense, threads * scratch_stride());
+    std::byte* base = queue_.workspace(at);
+    if (copy_) {
+      x_.f32 = {base + f32_at, f32_stride(k_)};
+    } else if (dense) {
+      x_.f32 = {reinterpret_cast<std::byte*>(const_cast<float*>(p_.x)), p_.ldx * sizeof(float)};
+    }
+    if (group8) x_.group8 = {base + group8_at, group8_stride(k_)};
+    if (group16) x_.group16 = {base + group16_at, group16_stride(k_)};
+    rows_ = base + rows_at;
+    scratch_ = base + scratch_at;
+  }
+
+  // Prologue and quantization of one row: the same code for one row and for many.
+  void prepare(int row, int worker) {
+    const float* x = p_.x + row * p_.ldx;
+    float* out = reinterpret_cast<float*>(copy_ ? x_.f32.data + row * x_.f32.stride : rows_ + worker * f32_stride(k_));
+    switch (p_.prologue) {
+      case Prologue::kNone:
+        if (copy_) std::copy_n(x, k_, out);
+        break;
+      case Prologue::kRmsNorm:
+        kernels_.rows.rms_norm(x, p_.norm_weight, p_.eps, k_, out);
+        x = out;
+        break;
+      case Prologue::kSiluMul:
+        kernels_.rows.silu_mul(x, x + k_, k_, out);
+        x = out;
+        break;
+    }
+    const auto& quantize = kernels_.linear.quantize;
+    if (x_.group8.data) {
+      quantize.to8(x, k_, reinterpret_cast<QuantizedGroup8*>(x_.group8.data + row * x_.group8.stride));
+    }
+    if (x_.group16.data) {
+      quantize.to16(x, k_, reinterpret_cast<QuantizedGroup16*>(x_.group16.data + row * x_.group16.stride));
+    }
+  }
+
+  Cut cut(const Section& s) const {
+    Cut c;
+    c.token_tiles = (p_.m + kTokens - 1) / kTokens;
+    c.tile_tokens = (p_.m + c.token_tiles - 1) / c.token_tiles;
+    const bool dense = is_dense(s.format);
+    const int step = dense ? (p_.m <= 3 ? kDenseTileRows : kDenseRows) : kGroupRows;
+    const int wanted = std::max(1, kTilesPerThread * queue_.pool().threads() / c.token_tiles);
+    const int64_t row_work = static_cast<int64_t>(c.tile_tokens) * k_;
+    int64_t rows = std::max<int64_t>((s.rows + wanted - 1) / wanted, (kMinTileWork + row_work - 1) / row_work);
+    rows = std::min<int64_t>((rows + step - 1) / step * step, s.rows);
+    if (dense && c.tile_tokens > 6) rows = std::min<int64_t>(rows, kDenseTileRows);
+    c.tile_rows = static_cast<int>(rows);
+    c.row_tiles = (s.rows + c.tile_rows - 1) / c.tile_rows;
+    return c;
+  }
+
+  void multiply() {
+    int tiles = 0;
+    for (const Section& s : weight_.sections()) tiles += cut(s).tiles();
+    queue_.pool().run(tiles, [this](int tile, int worker) {
+      for (const Section& s : weight_.sections()) {
+        const Cut c = cut(s);
+        if (tile < c.tiles()) return multiply_tile(s, c, tile, worker);
+        tile -= c.tiles();
+      }
+    });
+  }
+
+  void multiply_tile(const Section& s, const Cut& c, int index, int worker) {
+    const int row = index / c.token_tiles * c.tile_rows, token = index % c.token_tiles * c.tile_tokens;
+    const auto& x = x_.of(s.format);
+    LinearTile tile;
+    tile.weights = weight_.panel(s, row);
+    tile.rows = std::min(c.tile_rows, s.rows - row);
+    tile.k = k_;
+    tile.x = x.data + token * x.stride;
+    tile.x_stride = x.stride;
+    tile.m = std::min(c.tile_tokens, p_.m - token);
+    tile.bias = p_.bias ? p_.bias + s.first_row + row : nullptr;
+    tile.accumulate = p_.accumulate;
+    tile.y = p_.y + token * p_.ldy + s.first_row + row;
+    tile.ldy = p_.ldy;
+    tile.scratch = reinterpret_cast<float*>(scratch_ + worker * scratch_stride());
+    kernels_.linear.tile(s.format)(tile);
+  }
+
+  CpuQueue& queue_;
+  const Kernels& kernels_;
+  const LinearParams& p_;
+  const CpuPackedWeight& weight_;
+  const int k_;
+  bool copy_ = false;
+  Activations x_;
+  std::byte* rows_ = nullptr;
+  std::byte* scratch_ = nullptr;
+};
+
+}  // namespace
+
+size_t linear_workspace(const WorkspaceLimits& limits, int threads) {
+  const size_t m = limits.max_tokens, t = threads;
+  const int k = limits.max_k;
+  return m * (f32_stride(k) + group8_stride(k) + group16_stride(k)) + t * (f32_stride(k) + scratch_stride());
+}
+
+void linear(CpuQueue& queue, const Kernels& kernels, const LinearParams& p) {
+  if (p.m > 0) Linear(queue, kernels, p).run();
+}
+
+void embed(CpuQueue& queue, const EmbedParams& p) {
+  const int k = p.table->k();
+  queue.pool().run(p.num_tokens, [&](int t, int) {
+    if (p.ids[t] < 0 || p.ids[t] >= p.table->n()) {
+      throw Error(ErrorCode::kInvalidArgument, "token_ids",
+                  cat("token id ", p.ids[t], " is outside [0, ", p.table->n(), ")"));
+    }
+    float* out = p.out + static_cast<size_t>(t) * k;
+    p.table->dequantize_row(p.ids[t], out);
+    if (p.scale != 1.0f) {
+      for (int i = 0; i < k; ++i) out[i] *= p.scale;
+    }
+  });
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,163 @@
+#include <cmath>
+#include <type_traits>
+
+#include "backend/cpu/linear_kernels.h"
+#include "tensor/half.h"
+
+// Plain loops over the same layouts: right everywhere, quick nowhere. Rows of a panel are the inner loop, which any
+// compiler turns into vectors of the target's base instruction set.
+namespace octavo {
+namespace {
+
+using namespace cpu;
+
+void store_outputs(const LinearTile& tile, int token, int row, int count, const float* acc) {
+  float* y = tile.y + token * tile.ldy + row;
+  const int valid = tile.rows - row < count ? tile.rows - row : count;
+  for (int r = 0; r < valid; ++r) {
+    float value = acc[r];
+    if (tile.bias) value += tile.bias[row + r];
+    y[r] = tile.accumulate ? y[r] + value : value;
+  }
+}
+
+// Codes of chunk c (k = 4c .. 4c + 3), [8 rows][4], unsigned.
+template <class Block>
+void unpack_chunk(const Block& w, int c, uint8_t* out) {
+  const uint8_t* bytes = w.codes + 32 * (c / 2);
+  const int shift = c % 2 * 4;
+  for (int b = 0; b < 32; ++b) {
+    out[b] = (bytes[b] >> shift) & 15;
+    if constexpr (requires { w.high; }) out[b] |= (w.high[b] >> c & 1) << 4;
+  }
+}
+
+template <class Block>
+void nibble_tile(const LinearTile& tile) {
+  const int groups = tile.k / kGroup;
+  const auto* w = reinterpret_cast<const Block*>(tile.weights);
+  for (int row = 0; row < tile.rows; row += kGroupRows, w += groups) {
+    for (int token = 0; token < tile.m; ++token) {
+      const auto* x = reinterpret_cast<const QuantizedGroup8*>(tile.x + token * tile.x_stride);
+      float acc[kGroupRows] = {};
+      for (int g = 0; g < groups; ++g) {
+        int32_t dot[kGroupRows] = {};
+        for (int c = 0; c < kGroup / 4; ++c) {
+          uint8_t codes[32];
+          unpack_chunk(w[g], c, codes);
+          for (int r = 0; r < kGroupRows; ++r) {
+            for (int i = 0; i < 4; ++i) dot[r] += codes[4 * r + i] * x[g].q[4 * c + i];
+          }
+        }
+        for (int r = 0; r < kGroupRows; ++r) {
+          const float scale = f16_to_f32(w[g].scale[r]);
+          float min;
+          if constexpr (requires { w->min; }) {
+            min = f16_to_f32(w[g].min[r]);
+          } else {
+            min = scale * (std::is_same_v<Block, BlockQ5_0> ? -16.0f : -8.0f);
+          }
+          acc[r] += scale * x[g].scale * static_cast<float>(dot[r]);
+          acc[r] += min * x[g].sum;
+        }
+      }
+      store_outputs(tile, token, row, kGroupRows, acc);
+    }
+  }
+}
+
+void byte_tile(const LinearTile& tile) {
+  const int groups = tile.k / kGroup;
+  const auto* w = reinterpret_cast<const BlockQ8_0*>(tile.weights);
+  for (int row = 0; row < tile.rows; row += kGroupRows, w += groups) {
+    for (int token = 0; token < tile.m; ++token) {
+      const auto* x = reinterpret_cast<const QuantizedGroup16*>(tile.x + token * tile.x_stride);
+      float acc[kGroupRows] = {};
+      for (int g = 0; g < groups; ++g) {
+        int32_t dot[kGroupRows] = {};
+        for (int c = 0; c < kGroup / 2; ++c) {
+          const int8_t* codes = w[g].codes + 16 * c;
+          const int32_t x0 = x[g].q[2 * c], x1 = x[g].q[2 * c + 1];
+          for (int r = 0; r < kGroupRows; ++r) dot[r] += codes[2 * r] * x0 + codes[2 * r + 1] * x1;
+        }
+        for (int r = 0; r < kGroupRows; ++r) {
+          acc[r] += f16_to_f32(w[g].scale[r]) * x[g].scale * static_cast<float>(dot[r]);
+        }
+      }
+      store_outputs(tile, token, row, kGroupRows, acc);
+    }
+  }
+}
+
+struct F32 {
+  using Element = float;
+  static void load(const float* w, float* out) {
+    for (int r = 0; r < kDenseRows; ++r) out[r] = w[r];
+  }
+};
+struct F16 {
+  using Element = uint16_t;
+  static void load(const uint16_t* w, float* out) {
+    for (int r = 0; r < kDenseRows; ++r) out[r] = f16_to_f32(w[r]);
+  }
+};
+struct BF16 {
+  using Element = uint16_t;
+  static void load(const uint16_t* w, float* out) {
+    for (int r = 0; r < kDenseRows; ++r) out[r] = bf16_to_f32(w[bf16_position(r)]);
+  }
+};
+
+template <class Weight>
+void dense_tile(const LinearTile& tile) {
+  constexpr int kTokens = 4;
+  const size_t panel = static_cast<size_t>(tile.k) * kDenseRows;
+  const auto* w = reinterpret_cast<const typename Weight::Element*>(tile.weights);
+  for (int row = 0; row < tile.rows; row += kDenseRows, w += panel) {
+    for (int token = 0; token < tile.m; token += kTokens) {
+      const int count = tile.m - token < kTokens ? tile.m - token : kTokens;
+      float acc[kTokens][kDenseRows] = {};
+      for (int i = 0; i < tile.k; ++i) {
+        float weights[kDenseRows];
+        Weight::load(w + static_cast<size_t>(i) * kDenseRows, weights);
+        for (int t = 0; t < count; ++t) {
+          const float x = reinterpret_cast<const float*>(tile.x + (token + t) * tile.x_stride)[i];
+          for (int r = 0; r < kDenseRows; ++r) acc[t][r] += x * weights[r];
+        }
+      }
+      for (int t = 0; t < count; ++t) store_outputs(tile, token + t, row, kDenseRows, acc[t]);
+    }
+  }
+}
+
+template <class Code>
+void quantize(const float* x, int k, QuantizedGroup<Code>* out) {
+  for (int i = 0; i < k; i += kGroup, x += kGroup, ++out) {
+    float max = 0.0f;
+    for (int j = 0; j < kGroup; ++j) {
+      const float magnitude = std::fabs(x[j]);
+      if (!(magnitude <= max)) max = magnitude;  // a NaN is taken
+      if (std::isnan(magnitude)) break;
+    }
+    const bool zero = max < 1e-30f;  // its inverse would overflow
+    const float inverse = zero || !std::isfinite(max) ? 0.0f : 127.0f / max;
+    int sum = 0;
+    for (int j = 0; j < kGroup; ++j) {
+      const int q = inverse == 0.0f ? 0 : static_cast<int>(std::lrintf(x[j] * inverse));
+      out->q[j] = static_cast<Code>(q);
+      sum += q;
+    }
+    out->scale = zero ? 0.0f : max / 127.0f;
+    out->sum = out->scale * static_cast<float>(sum);
+  }
+}
+
+}  // namespace
+
+const DenseKernels kDenseBaseline{dense_tile<F32>, dense_tile<F16>, dense_tile<BF16>};
+const NibbleKernels kNibbleBaseline{nibble_tile<BlockQ4_0>, nibble_tile<BlockQ4_1>, nibble_tile<BlockQ5_0>,
+                                    nibble_tile<BlockQ5_1>};
+const ByteKernels kByteBaseline{byte_tile};
+const QuantizeKernels kQuantizeBaseline{quantize<int8_t>, quantize<int16_t>};
+
+}  // namespace octavo

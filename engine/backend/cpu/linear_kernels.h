@@ -1,0 +1,66 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/weight_layout.h"
+
+namespace octavo {
+
+// A group of 32 activations as integers: x = scale * q, symmetric, |q| <= 127. `sum` is scale * (sum of q).
+// A value that is not finite makes the scale so, hence the outputs.
+template <class Code>
+struct QuantizedGroup {
+  float scale;
+  float sum;
+  Code q[cpu::kGroup];
+};
+using QuantizedGroup8 = QuantizedGroup<int8_t>;    // for 4- and 5-bit weights
+using QuantizedGroup16 = QuantizedGroup<int16_t>;  // the same values, for 8-bit weights
+
+// y[t, r] = sum over k of x[t, k] * w[r, k], for the rows of some panels and some tokens.
+struct LinearTile {
+  const std::byte* weights = nullptr;  // first panel
+  int rows = 0;                        // rows to compute; the last panel may be cut
+  int k = 0;
+  const std::byte* x = nullptr;  // f32 [m, k] (dense weights) or QuantizedGroup [m, k / 32]
+  size_t x_stride = 0;           // bytes from row to row
+  int m = 0;
+  const float* bias = nullptr;  // [rows] or null
+  bool accumulate = false;      // y += instead of y =
+  float* y = nullptr;           // [m, rows], row stride ldy
+  int64_t ldy = 0;
+  float* scratch = nullptr;  // dense: [ceil(rows / 16) * 16 * m]
+};
+
+// Every kernel reduces an output over k in one order, whatever m and the place of the row in a tile.
+using TileKernel = void (*)(const LinearTile&);
+
+struct DenseKernels {
+  TileKernel f32, f16, bf16;
+};
+struct NibbleKernels {
+  TileKernel q4_0, q4_1, q5_0, q5_1;
+};
+struct ByteKernels {
+  TileKernel q8_0;
+};
+struct QuantizeKernels {
+  void (*to8)(const float* x, int k, QuantizedGroup8* out);
+  void (*to16)(const float* x, int k, QuantizedGroup16* out);
+};
+
+struct LinearKernels {
+  DenseKernels dense;
+  NibbleKernels nibble;
+  ByteKernels byte;
+  QuantizeKernels quantize;
+
+  TileKernel tile(WeightFormat format) const;
+};
+
+extern const DenseKernels kDenseBaseline, kDenseAvx2;
+extern const NibbleKernels kNibbleBaseline, kNibbleAvx2;
+extern const ByteKernels kByteBaseline, kByteAvx2;
+extern const QuantizeKernels kQuantizeBaseline, kQuantizeAvx2;
+
+}  // namespace octavo

@@ -1,0 +1,116 @@
+#include "backend/cpu/packed.h"
+
+#include <algorithm>
+
+#include "backend/cpu/linear.h"
+#include "base/errors.h"
+#include "base/format.h"
+
+namespace octavo::cpu {
+namespace {
+
+void check_part(const MatrixSource& part, int k) {
+  const auto info = weight_format_info(part.format);
+  auto fail = [&](const std::string& what) {
+    throw Error(ErrorCode::kInvalidArgument, part.name, cat(part.name, ": ", what));
+  };
+  if (part.n <= 0 || part.k <= 0) fail(cat("has no elements: [", part.n, ", ", part.k, "]"));
+  if (part.k != k) fail(cat("has ", part.k, " columns, the matrices packed with it have ", k));
+  if (part.k % info.block != 0) {
+    fail(cat("has ", part.k, " columns; ", info.name, " needs a multiple of ", info.block));
+  }
+  const size_t row_bytes = static_cast<size_t>(part.k / info.block) * info.block_bytes;
+  if (!part.data) fail("has no data");
+  if (part.row_bytes < row_bytes) fail(cat("has rows of ", part.row_bytes, " bytes, ", row_bytes, " are needed"));
+  if (!part.row_order.empty() && part.row_order.size() != static_cast<size_t>(part.n)) {
+    fail(cat("has a row order of ", part.row_order.size(), " entries for ", part.n, " rows"));
+  }
+  for (int32_t row : part.row_order) {
+    if (row < 0 || row >= part.n) fail(cat("has row ", row, " in its row order, the limit is ", part.n));
+  }
+}
+
+const std::byte* source_row(const MatrixSource& part, int row) {
+  const int from = part.row_order.empty() ? row : part.row_order[row];
+  return part.data + static_cast<size_t>(from) * part.row_bytes;
+}
+
+// Finds the rows of a section in its parts.
+class RowSource {
+ public:
+  void add(const MatrixSource& part) {
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part.n);
+    parts_.push_back(&part);
+  }
+  const std::byte* row(int r) const {
+    const size_t i = std::upper_bound(ends_.begin(), ends_.end(), r) - ends_.begin();
+    return source_row(*parts_[i], i == 0 ? r : r - ends_[i - 1]);
+  }
+
+ private:
+  std::vector<int> ends_;
+  std::vector<const MatrixSource*> parts_;
+};
+
+constexpr size_t kSectionAlign = 64;
+
+}  // namespace
+
+CpuPackedWeight::CpuPackedWeight(int n, int k, std::vector<Section> sections, size_t bytes)
+    : PackedWeight(n, k), sections_(std::move(sections)), memory_(bytes) {}
+
+std::string CpuPackedWeight::format() const {
+  std::string name;
+  for (const Section& s : sections_) {
+    if (!name.empty()) name += '+';
+    name += weight_format_info(s.format).name;
+  }
+  return name;
+}
+
+void CpuPackedWeight::dequantize_row(int row, float* out) const {
+  if (row < 0 || row >= n_) throw Error(ErrorCode::kInvalidArgument, "row", cat("row ", row, " of ", n_));
+  for (const Section& s : sections_) {
+    if (row >= s.first_row + s.rows) continue;
+    const int r = row - s.first_row;
+    return unpack_row(s.format, panel(s, r), r % panel_rows(s.format), k_, out);
+  }
+}
+
+std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const std::vector<MatrixSource>& parts) {
+  if (parts.empty()) throw Error(ErrorCode::kInvalidArgument, "parts", "there is nothing to pack");
+  const int k = parts[0].k;
+  std::vector<CpuPackedWeight::Section> sections;
+  std::vector<RowSource> sources;
+  int n = 0;
+  for (const MatrixSource& part : parts) {
+    check_part(part, k);
+    if (sections.empty() || sections.back().format != part.format) {
+      sections.push_back({part.format, n, 0, 0, panel_bytes(part.format, k)});
+      sources.emplace_back();
+    }
+    sections.back().rows += part.n;
+    sources.back().add(part);
+    n += part.n;
+  }
+  size_t bytes = 0;
+  for (auto& s : sections) {
+    s.offset = bytes;
+    const size_t panels = (s.rows + panel_rows(s.format) - 1) / panel_rows(s.format);
+    bytes += (panels * s.panel_bytes + kSectionAlign - 1) / kSectionAlign * kSectionAlign;
+  }
+  auto packed = std::make_unique<CpuPackedWeight>(n, k, std::move(sections), bytes);
+  for (size_t i = 0; i < packed->sections().size(); ++i) {
+    const auto& section = packed->sections()[i];
+    const int height = panel_rows(section.format);
+    queue.pool().run((section.rows + height - 1) / height, [&](int p, int) {
+      const std::byte* rows[kDenseRows];
+      const int first = p * height, count = std::min(height, section.rows - first);
+      for (int r = 0; r < count; ++r) rows[r] = sources[i].row(first + r);
+      pack_panel(section.format, rows, count, k, packed->panel(section, first));
+    });
+  }
+  return packed;
+}
+
+}  // namespace octavo::cpu

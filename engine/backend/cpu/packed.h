@@ -1,0 +1,48 @@
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/queue.h"
+#include "backend/cpu/weight_layout.h"
+#include "ops/packed_weight.h"
+#include "ops/weight_source.h"
+#include "tensor/buffer.h"
+
+namespace octavo::cpu {
+
+// A matrix as panels (see weight_layout.h). Neighbouring parts of one format make one run of panels; where the format
+// changes a new section begins, so fused projections of a mixed file still share one read of the activations.
+class CpuPackedWeight final : public PackedWeight {
+ public:
+  struct Section {
+    WeightFormat format;
+    int first_row;
+    int rows;
+    size_t offset;  // of the first panel in the memory
+    size_t panel_bytes;
+  };
+
+  CpuPackedWeight(int n, int k, std::vector<Section> sections, size_t bytes);
+
+  size_t bytes() const override { return memory_.size(); }
+  std::string format() const override;
+  void dequantize_row(int row, float* out) const override;
+
+  const std::vector<Section>& sections() const { return sections_; }
+  std::byte* panel(const Section& section, int row) const {  // the panel that holds the section's row `row`
+    return memory_.data() + section.offset + row / panel_rows(section.format) * section.panel_bytes;
+  }
+
+ private:
+  std::vector<Section> sections_;
+  Buffer memory_;
+};
+
+// One row of a panel, exactly what its file's format defines. out: [k]
+void unpack_row(WeightFormat format, const std::byte* panel, int row, int k, float* out);
+
+// Fills one panel from `rows` rows of the file; the rest of the panel is zero already.
+void pack_panel(WeightFormat format, const std::byte* const* rows, int count, int k, std::byte* panel);
+
+}  // namespace octavo::cpu

@@ -1,0 +1,76 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/weight_source.h"
+
+namespace octavo::cpu {
+
+// How packed weights lie in memory. Rows (output features) are cut into panels; a panel holds all of k before the next
+// one begins, so a row of tiles reads memory front to back. Rows beyond n are zero. Plain data only: this header is
+// also read by files compiled for one instruction set.
+
+inline constexpr int kGroup = 32;      // weights that share a scale
+inline constexpr int kGroupRows = 8;   // rows of a quantized panel: [k / kGroup] blocks
+inline constexpr int kDenseRows = 16;  // rows of a dense panel: [k][16]
+
+// Codes of 4 bits: chunk c of a group holds k = 4c .. 4c + 3 of 8 rows, byte r * 4 + k % 4. Chunks 2j and 2j + 1 are
+// the low and the high nibbles of codes[32 * j ...]. Codes of 5 bits: bit c of high[b] is the fifth bit of byte b of
+// chunk c.
+struct BlockQ4_0 {  // w = scale * (code - 8)
+  uint16_t scale[kGroupRows];
+  uint8_t codes[128];
+};
+struct BlockQ4_1 {  // w = scale * code + min
+  uint16_t scale[kGroupRows];
+  uint16_t min[kGroupRows];
+  uint8_t codes[128];
+};
+struct BlockQ5_0 {  // w = scale * (code - 16)
+  uint16_t scale[kGroupRows];
+  uint8_t codes[128];
+  uint8_t high[32];
+};
+struct BlockQ5_1 {  // w = scale * code + min
+  uint16_t scale[kGroupRows];
+  uint16_t min[kGroupRows];
+  uint8_t codes[128];
+  uint8_t high[32];
+};
+// Codes of 8 bits: chunk c holds k = 2c, 2c + 1 of 8 rows, byte r * 2 + k % 2.
+struct BlockQ8_0 {  // w = scale * code
+  uint16_t scale[kGroupRows];
+  int8_t codes[256];
+};
+// Dense f32 and f16 panels are plain [k][16]. In bf16 panels row r and row r + 8 share a 32-bit word (low, high half),
+// so that a shift and a mask widen them.
+constexpr int bf16_position(int row) { return row < 8 ? 2 * row : 2 * (row - 8) + 1; }
+
+constexpr bool is_dense(WeightFormat f) {
+  return f == WeightFormat::kF32 || f == WeightFormat::kF16 || f == WeightFormat::kBF16;
+}
+constexpr int panel_rows(WeightFormat f) { return is_dense(f) ? kDenseRows : kGroupRows; }
+
+constexpr size_t panel_bytes(WeightFormat f, int k) {
+  const size_t groups = static_cast<size_t>(k) / kGroup, dense = static_cast<size_t>(k) * kDenseRows;
+  switch (f) {
+    case WeightFormat::kF32:
+      return dense * 4;
+    case WeightFormat::kF16:
+    case WeightFormat::kBF16:
+      return dense * 2;
+    case WeightFormat::kQ4_0:
+      return groups * sizeof(BlockQ4_0);
+    case WeightFormat::kQ4_1:
+      return groups * sizeof(BlockQ4_1);
+    case WeightFormat::kQ5_0:
+      return groups * sizeof(BlockQ5_0);
+    case WeightFormat::kQ5_1:
+      return groups * sizeof(BlockQ5_1);
+    case WeightFormat::kQ8_0:
+      return groups * sizeof(BlockQ8_0);
+  }
+  return 0;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,46 @@
+#include "cpu_ops.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/string.h>
+
+#include "backend/cpu/pool.h"
+#include "base/errors.h"
+#include "base/format.h"
+#include "bind.h"
+
+namespace octavo {
+namespace {
+
+void make_ops(CpuOps* self, int threads, const std::string& isa) {
+  constexpr int kMaxThreads = 1024;
+  if (threads < 0 || threads > kMaxThreads) {
+    throw Error(ErrorCode::kInvalidArgument, "threads",
+                cat("threads must be in [0, ", kMaxThreads, "], got ", threads));
+  }
+  nb::gil_scoped_release nogil;
+  new (self) CpuOps(threads, isa);
+}
+
+// Calls body(i) for every i, each from some thread of the pool.
+void parallel_for(CpuOps& ops, int n, const std::function<void(int)>& body) {
+  nb::gil_scoped_release nogil;
+  ops.queue().parallel_for(n, [&](int i) {
+    nb::gil_scoped_acquire gil;
+    body(i);
+  });
+}
+
+}  // namespace
+
+void bind_cpu_ops(nb::module_& m) {
+  nb::class_<CpuOps>(m, "CpuOps", "The CPU's kernels and a pool of threads to run them on; one caller at a time.")
+      .def("__init__", &make_ops, nb::arg("threads") = 0, nb::arg("isa") = "",
+           "threads: 0 takes all allowed CPUs. isa: \"baseline\" or \"avx2\", by default the machine's best.")
+      .def_prop_ro("threads", [](CpuOps& ops) { return ops.queue().threads(); })
+      .def_prop_ro("isa", [](CpuOps& ops) { return ops.backend().caps().isa; })
+      .def("parallel_for", &parallel_for, nb::arg("n"), nb::arg("body"));
+  m.def("allowed_cpus", &allowed_cpus, "CPUs this process may use: affinity mask and cgroup quota.");
+}
+
+}  // namespace octavo

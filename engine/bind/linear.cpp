@@ -1,0 +1,160 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/errors.h"
+#include "base/format.h"
+#include "bind.h"
+#include "cpu_ops.h"
+
+namespace octavo {
+namespace {
+
+using AnyMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
+using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>;
+using MutableMatrix = nb::ndarray<float, nb::ndim<2>, nb::device::cpu>;
+using Vector = nb::ndarray<const float, nb::ndim<1>, nb::device::cpu, nb::c_contig>;
+using Ids = nb::ndarray<const int32_t, nb::ndim<1>, nb::device::cpu, nb::c_contig>;
+using NumpyMatrix = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
+
+[[noreturn]] void invalid(const std::string& param, const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, param, message);
+}
+
+WeightFormat dense_format(nb::dlpack::dtype dtype) {
+  const auto code = static_cast<nb::dlpack::dtype_code>(dtype.code);
+  if (code == nb::dlpack::dtype_code::Float && dtype.bits == 32) return WeightFormat::kF32;
+  if (code == nb::dlpack::dtype_code::Float && dtype.bits == 16) return WeightFormat::kF16;
+  if (code == nb::dlpack::dtype_code::Bfloat && dtype.bits == 16) return WeightFormat::kBF16;
+  invalid("weight", "a weight must be float32, float16 or bfloat16, or uint8 blocks with their format's name");
+}
+
+WeightFormat quantized_format(const std::string& name) {
+  for (auto f :
+       {WeightFormat::kQ4_0, WeightFormat::kQ4_1, WeightFormat::kQ5_0, WeightFormat::kQ5_1, WeightFormat::kQ8_0}) {
+    if (name == weight_format_info(f).name) return f;
+  }
+  throw Error(ErrorCode::kUnsupported, "format",
+              cat("quantized format \"", name, "\" is not supported: q4_0, q4_1, q5_0, q5_1, q8_0"));
+}
+
+using Part = std::tuple<AnyMatrix, std::string, std::vector<int32_t>>;
+
+MatrixSource matrix_source(const Part& part) {
+  const auto& [array, format, row_order] = part;
+  if (array.shape(1) > 0 && array.stride(1) != 1) invalid("weight", "a weight's rows must be contiguous");
+  MatrixSource source;
+  source.name = "weight";
+  source.n = static_cast<int>(array.shape(0));
+  source.data = static_cast<const std::byte*>(array.data());
+  source.row_order = row_order;
+  source.row_bytes = static_cast<size_t>(array.stride(0)) * array.itemsize();
+  if (format.empty()) {
+    source.format = dense_format(array.dtype());
+    source.k = static_cast<int>(array.shape(1));
+    return source;
+  }
+  source.format = quantized_format(format);
+  const auto info = weight_format_info(source.format);
+  if (array.itemsize() != 1 || array.shape(1) % info.block_bytes != 0) {
+    invalid("weight", cat(format, " rows must be whole blocks of ", info.block_bytes, " bytes, got ",
+                          array.shape(1) * array.itemsize(), " bytes"));
+  }
+  source.k = static_cast<int>(array.shape(1)) / info.block_bytes * info.block;
+  return source;
+}
+
+std::unique_ptr<PackedWeight> pack(CpuOps& ops, const std::vector<Part>& parts) {
+  std::vector<MatrixSource> sources;
+  for (const Part& part : parts) sources.push_back(matrix_source(part));
+  nb::gil_scoped_release nogil;
+  return ops.backend().pack(ops.queue(), sources);
+}
+
+NumpyMatrix new_matrix(size_t rows, size_t columns) {
+  auto values = std::make_unique<float[]>(rows * columns);
+  float* data = values.release();
+  return {data, {rows, columns}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<float*>(p); })};
+}
+
+NumpyMatrix dequantize(const PackedWeight& weight) {
+  NumpyMatrix out = new_matrix(weight.n(), weight.k());
+  nb::gil_scoped_release nogil;
+  for (int row = 0; row < weight.n(); ++row)
+    weight.dequantize_row(row, out.data() + static_cast<size_t>(row) * weight.k());
+  return out;
+}
+
+Prologue parse_prologue(const std::string& name) {
+  if (name == "none") return Prologue::kNone;
+  if (name == "rms_norm") return Prologue::kRmsNorm;
+  if (name == "silu_mul") return Prologue::kSiluMul;
+  invalid("prologue", cat("prologue must be none, rms_norm or silu_mul, got \"", name, "\""));
+}
+
+void check_vector(const std::optional<Vector>& vector, const char* name, int size) {
+  if (vector && vector->shape(0) != static_cast<size_t>(size)) {
+    invalid(name, cat(name, " has ", vector->shape(0), " elements, ", size, " are needed"));
+  }
+}
+
+void linear_into(CpuOps& ops, const PackedWeight& weight, const Matrix& x, const MutableMatrix& out,
+                 const std::string& prologue, const std::optional<Vector>& norm_weight, float eps,
+                 const std::optional<Vector>& bias, bool accumulate) {
+  LinearParams p;
+  p.weight = &weight;
+  p.prologue = parse_prologue(prologue);
+  const size_t width = static_cast<size_t>(weight.k()) * (p.prologue == Prologue::kSiluMul ? 2 : 1);
+  if (x.shape(1) != width) invalid("x", cat("x has ", x.shape(1), " columns, ", width, " are needed"));
+  if (x.stride(1) != 1) invalid("x", "the rows of x must be contiguous");
+  if (out.shape(0) != x.shape(0) || out.shape(1) != static_cast<size_t>(weight.n()) || out.stride(1) != 1) {
+    invalid("out", cat("out must be [", x.shape(0), ", ", weight.n(), "] with contiguous rows"));
+  }
+  if (p.prologue == Prologue::kRmsNorm && !norm_weight) invalid("norm_weight", "rms_norm needs norm_weight");
+  check_vector(norm_weight, "norm_weight", weight.k());
+  check_vector(bias, "bias", weight.n());
+  p.x = x.data();
+  p.ldx = x.stride(0);
+  p.m = static_cast<int>(x.shape(0));
+  p.norm_weight = norm_weight ? norm_weight->data() : nullptr;
+  p.eps = eps;
+  p.bias = bias ? bias->data() : nullptr;
+  p.accumulate = accumulate;
+  p.y = out.data();
+  p.ldy = out.stride(0);
+  nb::gil_scoped_release nogil;
+  ops.reserve({.max_tokens = p.m, .max_k = weight.k(), .max_n = weight.n()});
+  ops.backend().linear(ops.queue(), p);
+}
+
+NumpyMatrix embed(CpuOps& ops, const PackedWeight& table, const Ids& ids, float scale) {
+  NumpyMatrix out = new_matrix(ids.shape(0), table.k());
+  nb::gil_scoped_release nogil;
+  ops.backend().embed(ops.queue(), {&table, ids.data(), static_cast<int>(ids.shape(0)), scale, out.data()});
+  return out;
+}
+
+}  // namespace
+
+void bind_linear(nb::module_& m) {
+  nb::class_<PackedWeight>(m, "PackedWeight", "A matrix [n, k] in the layout of the CPU's kernels.")
+      .def_prop_ro("n", &PackedWeight::n)
+      .def_prop_ro("k", &PackedWeight::k)
+      .def_prop_ro("nbytes", &PackedWeight::bytes)
+      .def_prop_ro("format", &PackedWeight::format)
+      .def("dequantize", &dequantize, "float32 [n, k]: exactly the values that linear multiplies with.");
+  m.def("pack", &pack, nb::arg("ops"), nb::arg("parts"),
+        "Packs matrices with the same k one below the other. parts: (array, format, row_order) each; a dense array "
+        "[n, k] has format \"\", rows of raw GGUF blocks (uint8) name theirs; row_order may be empty.");
+  m.def("linear_into", &linear_into, nb::arg("ops"), nb::arg("weight"), nb::arg("x").noconvert(),
+        nb::arg("out").noconvert(), nb::arg("prologue") = "none", nb::arg("norm_weight").noconvert() = nb::none(),
+        nb::arg("eps") = 1e-5f, nb::arg("bias").noconvert() = nb::none(), nb::arg("accumulate") = false,
+        "out [m, n] = (or +=) prologue(x) [m, k] @ weight.T + bias, float32, nothing copied.");
+  m.def("embed", &embed, nb::arg("ops"), nb::arg("table"), nb::arg("ids").noconvert(), nb::arg("scale") = 1.0f,
+        "float32 [len(ids), k]: rows of the table times scale.");
+}
+
+}  // namespace octavo

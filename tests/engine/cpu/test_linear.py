@@ -1,0 +1,292 @@
+"""Packed weights and linear(): values against torch in float64 and the gguf package, and the same bits for every
+number of tokens, tile and thread."""
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from octavo import _engine
+from octavo.errors import OctavoError
+
+QUANTIZED = {
+    "q4_0": gguf.GGMLQuantizationType.Q4_0,
+    "q4_1": gguf.GGMLQuantizationType.Q4_1,
+    "q5_0": gguf.GGMLQuantizationType.Q5_0,
+    "q5_1": gguf.GGMLQuantizationType.Q5_1,
+    "q8_0": gguf.GGMLQuantizationType.Q8_0,
+}
+DENSE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+FORMATS = [*DENSE, *QUANTIZED]
+ISAS = ["baseline", "avx2"]
+
+
+def make_ops(isa: str, threads: int = 1):
+    try:
+        return _engine.CpuOps(threads, isa)
+    except OctavoError:
+        pytest.skip(f"this machine has no {isa}")
+
+
+@pytest.fixture(params=ISAS)
+def ops(request):
+    return make_ops(request.param)
+
+
+def random_blocks(rng: np.random.Generator, fmt: str, n: int, k: int) -> np.ndarray:
+    """Raw blocks with every code possible: random bytes, the f16 scales kept small and finite."""
+    block, size = gguf.GGML_QUANT_SIZES[QUANTIZED[fmt]]
+    raw = rng.integers(0, 256, (n, k // block, size), dtype=np.uint8)
+    halves = 2 if fmt.endswith("_1") else 1
+    scales = rng.normal(0, 0.02, (n, k // block, halves)).astype(np.float16)
+    raw[:, :, : 2 * halves] = scales.view(np.uint8).reshape(n, k // block, 2 * halves)
+    return raw.reshape(n, -1)
+
+
+def random_weight(rng: np.random.Generator, fmt: str, n: int, k: int):
+    """A part for pack(), and its values in float32 by the reference."""
+    if fmt in DENSE:
+        tensor = torch.from_numpy(rng.normal(0, 0.05, (n, k)).astype(np.float32)).to(DENSE[fmt])
+        return (tensor, "", []), tensor.float().numpy()
+    raw = random_blocks(rng, fmt, n, k)
+    return (raw, fmt, []), gguf.quants.dequantize(raw, QUANTIZED[fmt])
+
+
+def quantized_activations(x: np.ndarray) -> np.ndarray:
+    """x after symmetric 8-bit quantization of every group of 32, in float64."""
+    groups = x.astype(np.float64).reshape(x.shape[0], -1, 32)
+    scale = np.abs(groups).max(-1, keepdims=True) / 127
+    codes = np.rint(groups / np.where(scale == 0, 1, scale))
+    return (codes * scale).reshape(x.shape)
+
+
+def linear(ops, weight, x: np.ndarray, **options) -> np.ndarray:
+    out = options.pop("out", None)
+    if out is None:
+        out = np.full((x.shape[0], weight.n), np.nan, np.float32)
+    _engine.linear_into(ops, weight, x, out, **options)
+    return out
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray, relative: float) -> None:
+    scale = np.abs(expected).max() + 1e-12
+    assert np.abs(actual - expected).max() <= relative * scale
+
+
+def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:
+    np.testing.assert_array_equal(
+        np.ascontiguousarray(a).view(np.uint32), np.ascontiguousarray(b).view(np.uint32)
+    )
+
+
+# Rows that fill panels and rows that do not; few groups and many; dense widths that are no multiple of anything.
+SHAPES = [(8, 32), (64, 576), (1, 64), (17, 96), (100, 320)]
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_packing_loses_nothing(fmt: str, shape: tuple[int, int]) -> None:
+    part, values = random_weight(np.random.default_rng(1), fmt, *shape)
+    weight = _engine.pack(make_ops("baseline"), [part])
+    assert (weight.n, weight.k, weight.format) == (*shape, fmt)
+    assert_same_bits(weight.dequantize(), values)
+
+
+@pytest.mark.parametrize("fmt", QUANTIZED)
+def test_packed_blocks_take_no_more_than_the_file(fmt: str) -> None:
+    part, _ = random_weight(np.random.default_rng(1), fmt, 64, 576)
+    assert _engine.pack(make_ops("baseline"), [part]).nbytes == part[0].nbytes
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("shape", [*SHAPES, (40, 2048)])
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 7, 12, 61])
+def test_linear_equals_the_reference(ops, fmt: str, shape: tuple[int, int], m: int) -> None:
+    rng = np.random.default_rng(2)
+    part, values = random_weight(rng, fmt, *shape)
+    x = rng.normal(0, 1, (m, shape[1])).astype(np.float32)
+    exact = x.astype(np.float64) if fmt in DENSE else quantized_activations(x)
+    expected = (torch.from_numpy(exact) @ torch.from_numpy(values).double().T).numpy()
+    y = linear(ops, _engine.pack(ops, [part]), x)
+    # A value on the edge between two codes may round either way: one code of one element.
+    assert_close(y, expected, 2e-6 * shape[1] ** 0.5 if fmt in DENSE else 2e-3)
+    if fmt in QUANTIZED:
+        assert_close(y, (x.astype(np.float64) @ values.T.astype(np.float64)), 0.03)
+        assert np.median(np.abs(y - expected)) <= 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("fmt", DENSE)
+@pytest.mark.parametrize("k", [1, 7, 33, 577])
+def test_dense_widths_need_no_multiple(ops, fmt: str, k: int) -> None:
+    rng = np.random.default_rng(3)
+    part, values = random_weight(rng, fmt, 19, k)
+    x = rng.normal(0, 1, (8, k)).astype(np.float32)
+    y = linear(ops, _engine.pack(ops, [part]), x)
+    assert_close(y, x.astype(np.float64) @ values.T.astype(np.float64), 1e-5)
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("prologue", ["none", "rms_norm", "silu_mul"])
+@pytest.mark.parametrize("isa", ISAS)
+def test_the_same_bits_for_every_company_and_thread_count(isa: str, fmt: str, prologue: str) -> None:
+    rng = np.random.default_rng(4)
+    n, k = 200, 608
+    part, _ = random_weight(rng, fmt, n, k)
+    x = rng.normal(0, 1, (131, 2 * k if prologue == "silu_mul" else k)).astype(np.float32)
+    options = {"prologue": prologue, "norm_weight": rng.normal(1, 0.1, k).astype(np.float32)}
+    one = make_ops(isa, 1)
+    weight = _engine.pack(one, [part])
+    alone = np.concatenate([linear(one, weight, x[i : i + 1], **options) for i in range(len(x))])
+    for threads in (1, 2, 3, 4):
+        ops = make_ops(isa, threads)
+        packed = _engine.pack(ops, [part])
+        for m in (2, 3, 4, 6, 7, 13, 48, 49, 131):
+            rows = rng.choice(len(x), m, replace=False)
+            assert_same_bits(linear(ops, packed, x[rows], **options), alone[rows])
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_row_of_weights_gives_the_same_bits_wherever_it_stands(ops, fmt: str) -> None:
+    rng = np.random.default_rng(5)
+    part, _ = random_weight(rng, fmt, 70, 352)
+    x = rng.normal(0, 1, (9, 352)).astype(np.float32)
+    whole = linear(ops, _engine.pack(ops, [part]), x)
+    order = rng.permutation(70).tolist()
+    permuted = _engine.pack(ops, [(part[0], part[1], order)])
+    assert_same_bits(linear(ops, permuted, x), whole[:, order])
+    fused = _engine.pack(ops, [(part[0][:3], part[1], []), (part[0][3:], part[1], [])])
+    assert_same_bits(linear(ops, fused, x), whole)
+
+
+def test_parts_of_different_formats_make_one_matrix(ops) -> None:
+    rng = np.random.default_rng(6)
+    x = rng.normal(0, 1, (10, 192)).astype(np.float32)
+    parts = [
+        random_weight(rng, fmt, n, 192) for fmt, n in zip([*FORMATS, "q4_0"], [5, 16, 33, 8, 9, 24, 1, 50, 7])
+    ]
+    bias = rng.normal(0, 1, 153).astype(np.float32)
+    fused = _engine.pack(ops, [part for part, _ in parts])
+    assert fused.format == "+".join([*FORMATS, "q4_0"])
+    assert_same_bits(fused.dequantize(), np.concatenate([values for _, values in parts]))
+    apart = np.concatenate([linear(ops, _engine.pack(ops, [part]), x) for part, _ in parts], axis=1)
+    assert_same_bits(linear(ops, fused, x, bias=bias), apart + bias)
+
+
+@pytest.mark.parametrize("fmt", ["f32", "q4_1"])
+@pytest.mark.parametrize("m", [1, 20])
+def test_epilogues_add_bias_and_the_old_value(ops, fmt: str, m: int) -> None:
+    rng = np.random.default_rng(7)
+    part, _ = random_weight(rng, fmt, 45, 64)
+    weight = _engine.pack(ops, [part])
+    x = rng.normal(0, 1, (m, 64)).astype(np.float32)
+    bias = rng.normal(0, 1, 45).astype(np.float32)
+    old = rng.normal(0, 1, (m, 45)).astype(np.float32)
+    plain = linear(ops, weight, x)
+    assert_same_bits(linear(ops, weight, x, bias=bias), plain + bias)
+    assert_same_bits(linear(ops, weight, x, bias=bias, accumulate=True, out=old.copy()), old + (plain + bias))
+
+
+@pytest.mark.parametrize("fmt", ["f32", "bf16", "q4_1", "q8_0"])
+@pytest.mark.parametrize("m", [1, 9])
+def test_prologues_equal_torch(ops, fmt: str, m: int) -> None:
+    rng = np.random.default_rng(8)
+    n, k, eps = 33, 320, 1e-5
+    part, values = random_weight(rng, fmt, n, k)
+    weight = _engine.pack(ops, [part])
+    norm = torch.from_numpy(rng.normal(1, 0.2, k).astype(np.float32))
+    x = torch.from_numpy(rng.normal(0, 2, (m, 2 * k)).astype(np.float32))
+    matrix = torch.from_numpy(values).double().T
+    relative = 1e-5 if fmt in DENSE else 0.03
+    y = linear(ops, weight, x[:, :k].numpy(), prologue="rms_norm", norm_weight=norm.numpy(), eps=eps)
+    normed = torch.nn.functional.rms_norm(x[:, :k].double(), (k,), norm.double(), eps)
+    assert_close(y, (normed @ matrix).numpy(), relative)
+    y = linear(ops, weight, x.numpy(), prologue="silu_mul")
+    gated = torch.nn.functional.silu(x[:, :k].double()) * x[:, k:].double()
+    assert_close(y, (gated @ matrix).numpy(), relative)
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_rows_may_lie_apart_and_nothing_else_is_written(ops, fmt: str) -> None:
+    rng = np.random.default_rng(9)
+    part, _ = random_weight(rng, fmt, 21, 64)
+    weight = _engine.pack(ops, [part])
+    wide = rng.normal(0, 1, (9, 100)).astype(np.float32)
+    out = np.full((9, 40), 7.0, np.float32)
+    _engine.linear_into(ops, weight, wide[:, 10:74], out[:, 5:26])
+    assert_same_bits(out[:, 5:26], linear(ops, weight, np.ascontiguousarray(wide[:, 10:74])))
+    assert (out[:, :5] == 7).all() and (out[:, 26:] == 7).all()
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+def test_a_value_that_is_not_finite_shows_in_its_row_only(ops, fmt: str, poison: float) -> None:
+    rng = np.random.default_rng(10)
+    part, _ = random_weight(rng, fmt, 16, 64)
+    weight = _engine.pack(ops, [part])
+    x = rng.normal(0, 1, (6, 64)).astype(np.float32)
+    clean = linear(ops, weight, x)
+    x[2, 37] = poison
+    y = linear(ops, weight, x)
+    assert not np.isfinite(y[2]).any()
+    keep = [0, 1, 3, 4, 5]
+    assert_same_bits(y[keep], clean[keep])
+
+
+@pytest.mark.parametrize("fmt", QUANTIZED)
+def test_zero_and_tiny_activations(ops, fmt: str) -> None:
+    part, _ = random_weight(np.random.default_rng(11), fmt, 16, 64)
+    weight = _engine.pack(ops, [part])
+    assert (linear(ops, weight, np.zeros((3, 64), np.float32)) == 0).all()
+    assert np.isfinite(linear(ops, weight, np.full((1, 64), 1e-42, np.float32))).all()
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_embed_reads_rows(ops, fmt: str) -> None:
+    rng = np.random.default_rng(12)
+    part, values = random_weight(rng, fmt, 50, 96)
+    table = _engine.pack(ops, [part])
+    ids = np.array([0, 49, 7, 7, 31], np.int32)
+    assert_same_bits(_engine.embed(ops, table, ids), values[ids])
+    assert_same_bits(_engine.embed(ops, table, ids, 2.5), values[ids] * np.float32(2.5))
+    for bad in (-1, 50):
+        with pytest.raises(Exception, match=rf"{bad} is outside \[0, 50\)"):
+            _engine.embed(ops, table, np.array([0, bad], np.int32))
+
+
+def test_torch_tensors_are_used_in_place(ops) -> None:
+    torch.manual_seed(0)
+    w, x, out = torch.randn(24, 64), torch.randn(5, 64), torch.zeros(5, 24)
+    _engine.linear_into(ops, _engine.pack(ops, [(w, "", [])]), x, out)
+    torch.testing.assert_close(out, x @ w.T, rtol=1e-4, atol=1e-4)
+
+
+def test_bad_input_names_the_thing_and_the_limit(ops) -> None:
+    w = np.zeros((8, 64), np.float32)
+    weight = _engine.pack(ops, [(w, "", [])])
+    x = np.zeros((2, 64), np.float32)
+    with pytest.raises(Exception, match="nothing to pack"):
+        _engine.pack(ops, [])
+    with pytest.raises(Exception, match="64 columns.*have 32"):
+        _engine.pack(ops, [(w[:, :32], "", []), (w, "", [])])
+    with pytest.raises(Exception, match="q2_k"):
+        _engine.pack(ops, [(np.zeros((8, 84), np.uint8), "q2_k", [])])
+    with pytest.raises(Exception, match="whole blocks of 18 bytes, got 19"):
+        _engine.pack(ops, [(np.zeros((8, 19), np.uint8), "q4_0", [])])
+    with pytest.raises(Exception, match="float32, float16 or bfloat16"):
+        _engine.pack(ops, [(np.zeros((8, 64), np.int32), "", [])])
+    with pytest.raises(Exception, match="row order of 3 entries for 8 rows"):
+        _engine.pack(ops, [(w, "", [0, 1, 2])])
+    with pytest.raises(Exception, match="row 8 in its row order"):
+        _engine.pack(ops, [(w, "", [0, 1, 2, 3, 4, 5, 6, 8])])
+    with pytest.raises(Exception, match="x has 63 columns, 64 are needed"):
+        linear(ops, weight, np.zeros((2, 63), np.float32))
+    with pytest.raises(Exception, match=r"out must be \[2, 8\]"):
+        linear(ops, weight, x, out=np.zeros((2, 9), np.float32))
+    with pytest.raises(Exception, match="bias has 9 elements, 8 are needed"):
+        linear(ops, weight, x, bias=np.zeros(9, np.float32))
+    with pytest.raises(Exception, match="needs norm_weight"):
+        linear(ops, weight, x, prologue="rms_norm")
+    with pytest.raises(Exception, match="gelu"):
+        linear(ops, weight, x, prologue="gelu")
+    with pytest.raises(TypeError):
+        linear(ops, weight, np.zeros((2, 64), np.float64))
