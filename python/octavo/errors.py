@@ -35,9 +35,7 @@ class RefusedError(OctavoError):
         value, limit: the numbers behind the refusal, 0 when there are none.
     """
 
-    def __init__(
-        self, message: str, *, code: str, param: str = "", value: int = 0, limit: int = 0
-    ) -> None:
+    def __init__(self, message: str, *, code: str, param: str = "", value: int = 0, limit: int = 0) -> None:
         super().__init__(message, code=code, param=param)
         self.value = value
         self.limit = limit

@@ -1,0 +1,113 @@
+"""The tokenizer of a model: ids for text, text for ids, and what the engine and the chat template need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from octavo import checks
+from octavo.tokenizer.token_bytes import TokenBytes, decoder_of, token_bytes
+
+if TYPE_CHECKING:
+    import tokenizers
+
+    from octavo import _engine
+
+
+class Tokenizer:
+    """A `tokenizers.Tokenizer` with the model's special ids. Thread-safe; encoding releases the GIL.
+
+    Args:
+        backend: the tokenizer; its truncation and padding are switched off.
+        bos_token_id: the token a text starts with, None if there is none.
+        eos_token_ids: the tokens that end a text.
+        chat_template: the Jinja source, None if the model has none.
+        special_tokens: the tokens that chat templates know by name (``"bos_token"``, ``"eos_token"``, ...).
+        tokens: every id's token; read from ``backend`` when not given.
+    """
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        *,
+        bos_token_id: int | None = None,
+        eos_token_ids: Sequence[int] = (),
+        chat_template: str | None = None,
+        special_tokens: Mapping[str, str] | None = None,
+        tokens: Sequence[str] | None = None,
+    ) -> None:
+        backend.no_truncation()
+        backend.no_padding()
+        self.backend = backend
+        self.bos_token_id = bos_token_id
+        self.eos_token_ids = list(dict.fromkeys(eos_token_ids))
+        self.chat_template = chat_template
+        self.special_tokens = dict(special_tokens or {})
+        self._tokens = tokens
+
+    @cached_property
+    def tokens(self) -> Sequence[str]:
+        """Every id's token, as the vocabulary spells it; "" for an id without one."""
+        if self._tokens is not None:
+            return self._tokens
+        vocab = self.backend.get_vocab(with_added_tokens=True)
+        out = [""] * (max(vocab.values(), default=-1) + 1)
+        for token, index in vocab.items():
+            out[index] = token
+        return out
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the largest token id."""
+        return len(self.tokens)
+
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        """Ids that ``decode`` leaves out with ``skip_special_tokens``."""
+        return frozenset(i for i, token in self.backend.get_added_tokens_decoder().items() if token.special)
+
+    @cached_property
+    def token_bytes(self) -> TokenBytes:
+        """The bytes each id stands for."""
+        return token_bytes(self.tokens, decoder_of(self.backend))
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of ``text``; with ``add_special_tokens`` as the model wants a text to start (BOS)."""
+        ids: list[int] = self.backend.encode(
+            checks.unicode_text("prompt", text), add_special_tokens=add_special_tokens
+        ).ids
+        return ids
+
+    def encode_batch(self, texts: Sequence[str], add_special_tokens: bool = True) -> list[list[int]]:
+        """``encode`` of each text, on the library's own threads."""
+        for text in texts:
+            checks.unicode_text("prompt", text)
+        return [
+            e.ids for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+        ]
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The text of ``ids``; bytes that are no whole character become U+FFFD."""
+        text: str = self.backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return text
+
+    def token_text(self, token: int) -> str:
+        """One token's own text, a leading space kept; bytes that are no whole character become U+FFFD."""
+        if not 0 <= token < self.vocab_size:
+            return ""
+        return self.token_bytes[token].decode("utf-8", "replace")
+
+    def token_table(self, vocab_size: int | None = None) -> _engine.TokenTable:
+        """The native detokenizer's table, padded to the ``vocab_size`` of the model."""
+        import numpy as np
+
+        from octavo import _engine
+
+        table = self.token_bytes
+        size = max(vocab_size or 0, self.vocab_size)
+        offsets = np.full(size + 1, len(table.data), np.uint32)
+        offsets[: len(table.offsets)] = table.offsets
+        special = np.zeros(size, np.uint8)
+        special[[i for i in self.special_ids if i < size]] = 1
+        return _engine.TokenTable(table.data, offsets, special, table.strip_leading_space)
