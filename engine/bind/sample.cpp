@@ -65,21 +65,42 @@ std::vector<Scored> scored(const std::vector<TokenLogprob>& list) {
   return out;
 }
 
+// The arguments of a call, checked, with working memory for it.
+class RowCall {
+ public:
+  RowCall(const Row& logits, const SamplingParams& params, const SamplerState& state, int32_t position, uint32_t choice,
+          const std::optional<Mask>& mask)
+      : scratch(static_cast<int>(logits.shape(0))) {
+    require_row(logits);
+    const int vocab = scratch.vocab();
+    require_valid(params, vocab);
+    for (const TokenCount& count : state.counts()) require_token("state", count.token, vocab);
+    if (mask && mask->shape(0) != static_cast<size_t>(vocab + 31) / 32) {
+      throw Error(ErrorCode::kInvalidArgument, "mask",
+                  cat("mask must have ", (vocab + 31) / 32, " words, got ", mask->shape(0)));
+    }
+    in = {logits.data(), vocab, &params, &state, mask ? mask->data() : nullptr, choice, position};
+  }
+  SampleInput in;
+  SampleScratch scratch;
+};
+
 int32_t sample_row(Row logits, const SamplingParams& params, const SamplerState& state, int32_t position,
                    uint32_t choice, std::optional<Mask> mask) {
-  require_row(logits);
-  const int vocab = static_cast<int>(logits.shape(0));
-  require_valid(params, vocab);
-  for (const TokenCount& count : state.counts()) require_token("state", count.token, vocab);
-  if (mask && mask->shape(0) != static_cast<size_t>(vocab + 31) / 32) {
-    throw Error(ErrorCode::kInvalidArgument, "mask",
-                cat("mask must have ", (vocab + 31) / 32, " words, got ", mask->shape(0)));
-  }
-  SampleScratch scratch(vocab);
-  const SampleResult result =
-      sample({logits.data(), vocab, &params, &state, mask ? mask->data() : nullptr, choice, position}, scratch);
+  RowCall call(logits, params, state, position, choice, mask);
+  const SampleResult result = sample(call.in, call.scratch);
   require_ok(result.status);
   return result.token;
+}
+
+std::vector<std::pair<int32_t, uint32_t>> distribution_of_row(Row logits, const SamplingParams& params,
+                                                              const SamplerState& state, std::optional<Mask> mask) {
+  RowCall call(logits, params, state, 0, 0, mask);
+  std::vector<TokenWeight> weights;
+  require_ok(distribution(call.in, call.scratch, weights));
+  std::vector<std::pair<int32_t, uint32_t>> out;
+  for (const TokenWeight& w : weights) out.emplace_back(w.token, w.weight);
+  return out;
 }
 
 // Draws at positions 0, 1, ... from one row: what statistics need, without a call for each draw.
@@ -209,6 +230,9 @@ void bind_sample(nb::module_& m) {
   s.def("sample", &sample_row, nb::arg("logits"), nb::arg("params"), nb::arg("state") = SamplerState(),
         nb::arg("position") = 0, nb::arg("choice") = 0, nb::arg("mask") = nb::none(),
         "The next token from raw logits [vocab]. mask: uint32 [(vocab + 31) / 32], a set bit allows the token.");
+  s.def("distribution", &distribution_of_row, nb::arg("logits"), nb::arg("params"), nb::arg("state") = SamplerState(),
+        nb::arg("mask") = nb::none(),
+        "What sample() draws from: (token, weight) by ascending id, 2**30 for the most likely.");
   s.def("sample_many", &sample_many, nb::arg("logits"), nb::arg("params"), nb::arg("count"),
         "Draws at positions 0 to count - 1 from one row, without history.");
   s.def("score", &score_row, nb::arg("logits"), nb::arg("token"), nb::arg("top") = 0,

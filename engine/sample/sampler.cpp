@@ -27,15 +27,36 @@ class Distribution {
       : row_(row), n_(in.vocab), max_(max), scale_(1.0f / in.params->temperature), in_(in), scratch_(scratch) {}
 
   int32_t draw() {
-    const SamplingParams& p = *in_.params;
-    const int candidates = p.top_k > 1 && p.top_k < n_ ? keep_top_k(p.top_k) : weigh_all();
-    if (p.top_p < 1.0f) keep_top_p(p.top_p, candidates);
-    if (p.min_p > 0.0f) min_weight_ = static_cast<uint32_t>(std::ceil(p.min_p * kWeightOne));
-    return cut_ == 0 && min_weight_ == 0 ? draw_from_all() : draw_from_rest();
+    narrow();
+    return everything_left() ? draw_from_all() : draw_from_rest();
+  }
+
+  void list(std::vector<TokenWeight>& out) {
+    narrow();
+    const int count = collect_left().count;
+    for (int i = 0; i < count; ++i) {
+      const int32_t token = key_token(scratch_.keys[i]);
+      if (scratch_.weights[token] > 0) out.push_back({token, scratch_.weights[token]});
+    }
   }
 
  private:
   static constexpr int kNoCandidates = -1;
+
+  struct Left {
+    int count = 0;
+    uint64_t mass = 0;
+  };
+
+  // Weighs the tokens and finds what the filters leave.
+  void narrow() {
+    const SamplingParams& p = *in_.params;
+    const int candidates = p.top_k > 1 && p.top_k < n_ ? keep_top_k(p.top_k) : weigh_all();
+    if (p.top_p < 1.0f) keep_top_p(p.top_p, candidates);
+    if (p.min_p > 0.0f) min_weight_ = static_cast<uint32_t>(std::ceil(p.min_p * kWeightOne));
+  }
+
+  bool everything_left() const { return cut_ == 0 && min_weight_ == 0; }
 
   // All tokens. Candidates are not listed yet.
   int weigh_all() {
@@ -80,36 +101,35 @@ class Distribution {
     return token;
   }
 
-  // Calls visit(token, weight) for every token that is left, by ascending id, until it returns false.
-  template <class Visit>
-  void for_each_left(Visit visit) {
-    const float lowest = cut_ == 0 ? -INFINITY : key_logit(cut_);
-    for (int block = 0; block < num_scan_blocks(n_); ++block) {
-      if (scratch_.block_max[block] < lowest) continue;
-      const int end = std::min(n_, (block + 1) * kScanBlock);
-      for (int32_t token = block * kScanBlock; token < end; ++token) {
-        if (row_[token] < lowest || order_key(row_[token], token) < cut_) continue;
-        const uint32_t weight = scratch_.weights[token];
-        if (weight >= min_weight_ && !visit(token, weight)) return;
-      }
+  // The smallest logit that can be left; min_p's bound is rounded down, since its weights decide.
+  float lowest_left() const {
+    float lowest = cut_ == 0 ? -INFINITY : key_logit(cut_);
+    const SamplingParams& p = *in_.params;
+    if (p.min_p > 0.0f) lowest = std::max(lowest, max_ + (std::log(p.min_p) - 0.001f) / scale_);
+    return lowest;
+  }
+
+  // Lists what is left in scratch_.keys, by ascending id.
+  Left collect_left() {
+    const int count = collect_at_least(row_, n_, lowest_left(), scratch_);
+    uint64_t* keys = scratch_.keys.data();
+    Left left;
+    for (int i = 0; i < count; ++i) {
+      const uint64_t key = keys[i];
+      const uint32_t weight = scratch_.weights[key_token(key)];
+      const bool keep = key >= cut_ && weight >= min_weight_;
+      keys[left.count] = key;
+      left.count += keep;
+      left.mass += keep ? weight : 0;
     }
+    return left;
   }
 
   int32_t draw_from_rest() {
-    uint64_t total = 0;
-    for_each_left([&](int32_t, uint32_t weight) {
-      total += weight;
-      return true;
-    });
-    uint64_t target = draw_below(total, in_);
-    int32_t drawn = -1;
-    for_each_left([&](int32_t token, uint32_t weight) {
-      drawn = token;
-      if (target < weight) return false;
-      target -= weight;
-      return true;
-    });
-    return drawn;
+    uint64_t target = draw_below(collect_left().mass, in_);
+    const uint64_t* key = scratch_.keys.data();
+    for (; target >= scratch_.weights[key_token(*key)]; ++key) target -= scratch_.weights[key_token(*key)];
+    return key_token(*key);
   }
 
   const float* row_;  // [n_], scanned into scratch_.block_max
@@ -135,6 +155,26 @@ void change_logits(const SampleInput& in, SampleScratch& scratch) {
   if (in.mask) apply_mask(row, in.mask);
 }
 
+struct Prepared {
+  SampleStatus status = SampleStatus::kOk;
+  const float* logits = nullptr;  // after every stage that changes them; scanned into scratch.block_max
+  float max = 0.0f;
+};
+
+Prepared prepare(const SampleInput& in, SampleScratch& scratch) {
+  const RowKernels& kernels = row_kernels();
+  const RowScan raw = kernels.scan(in.logits, in.vocab, scratch.block_max.data());
+  if (!raw.finite || std::isinf(raw.max)) return {.status = SampleStatus::kNonFinite};
+  if (!in.mask && !changes_logits(*in.params, *in.state)) return {.logits = in.logits, .max = raw.max};
+
+  change_logits(in, scratch);
+  const float* row = scratch.row.data();
+  const RowScan scan = kernels.scan(row, in.vocab, scratch.block_max.data());
+  if (!scan.finite) return {.status = SampleStatus::kNonFinite};
+  if (std::isinf(scan.max)) return {.status = SampleStatus::kAllMasked};
+  return {.logits = row, .max = scan.max};
+}
+
 }  // namespace
 
 bool is_greedy(const SamplingParams& params) {
@@ -142,19 +182,22 @@ bool is_greedy(const SamplingParams& params) {
 }
 
 SampleResult sample(const SampleInput& in, SampleScratch& scratch) {
-  const RowKernels& kernels = row_kernels();
-  const float* row = in.logits;
-  RowScan scan = kernels.scan(row, in.vocab, scratch.block_max.data());
-  if (!scan.finite || std::isinf(scan.max)) return {.status = SampleStatus::kNonFinite};
-  if (in.mask || changes_logits(*in.params, *in.state)) {
-    change_logits(in, scratch);
-    row = scratch.row.data();
-    scan = kernels.scan(row, in.vocab, scratch.block_max.data());
-    if (!scan.finite) return {.status = SampleStatus::kNonFinite};
-    if (std::isinf(scan.max)) return {.status = SampleStatus::kAllMasked};
+  const Prepared row = prepare(in, scratch);
+  if (row.status != SampleStatus::kOk) return {.status = row.status};
+  if (is_greedy(*in.params)) return {.token = argmax(row.logits, in.vocab, row.max, scratch)};
+  return {.token = Distribution(row.logits, row.max, in, scratch).draw()};
+}
+
+SampleStatus distribution(const SampleInput& in, SampleScratch& scratch, std::vector<TokenWeight>& out) {
+  out.clear();
+  const Prepared row = prepare(in, scratch);
+  if (row.status != SampleStatus::kOk) return row.status;
+  if (is_greedy(*in.params)) {
+    out.push_back({argmax(row.logits, in.vocab, row.max, scratch), static_cast<uint32_t>(kWeightOne)});
+  } else {
+    Distribution(row.logits, row.max, in, scratch).list(out);
   }
-  if (is_greedy(*in.params)) return {.token = argmax(row, in.vocab, scan.max, scratch)};
-  return {.token = Distribution(row, scan.max, in, scratch).draw()};
+  return SampleStatus::kOk;
 }
 
 }  // namespace octavo

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "sample/params.h"
 #include "sample/sampler_state.h"
@@ -31,8 +32,17 @@ bool is_greedy(const SamplingParams& params);
 // min_tokens, constraint mask, temperature, top_k, top_p, min_p, draw. Greedy takes the largest logit after the masks,
 // the lowest id among equals. Else, with the tokens ordered by logit, then by lower id:
 //   top_k keeps the first k; top_p the shortest prefix of what is left that holds that share of its probability; min_p
-//   those at least min_p times as likely as the first. The draw inverts the cumulative distribution over ids in
-//   ascending order, in integers, with Philox(seed; position, choice).
+//   those at least min_p times as likely as the first. A probability counts in steps of 2^-30 of the first's: sums are
+//   exact in any order, and what is 2^31 times less likely is never drawn. The draw inverts the cumulative distribution
+//   over ids in ascending order, in integers, with Philox(seed; position, choice).
 SampleResult sample(const SampleInput& in, SampleScratch& scratch);
+
+struct TokenWeight {
+  int32_t token = -1;
+  uint32_t weight = 0;  // 2^30 for the most likely
+};
+
+// What sample() draws from: every token with a weight, by ascending id. Greedy: the one token.
+SampleStatus distribution(const SampleInput& in, SampleScratch& scratch, std::vector<TokenWeight>& out);
 
 }  // namespace octavo
