@@ -12,5 +12,6 @@ void bind_text(nb::module_& m);
 void bind_sample(nb::module_& m);
 void bind_cpu_ops(nb::module_& m);
 void bind_linear(nb::module_& m);
+void bind_model_runner(nb::module_& m);
 
 }  // namespace octavo

@@ -12,6 +12,7 @@
 #include "model/dense.h"
 #include "model/gguf.h"
 #include "model/open_weights.h"
+#include "model/tensor_table.h"
 
 namespace octavo {
 
@@ -106,7 +107,7 @@ StoredTensor borrow_tensor(const std::string& name, nb::handle object) {
   return stored;
 }
 
-std::unique_ptr<TensorTable> weights_from_tensors(nb::dict tensors) {
+std::unique_ptr<WeightFiles> weights_from_tensors(nb::dict tensors) {
   auto table = std::make_unique<TensorTable>();
   for (auto [key, value] : tensors) table->add(borrow_tensor(nb::cast<std::string>(key), value));
   return table;
@@ -115,7 +116,7 @@ std::unique_ptr<TensorTable> weights_from_tensors(nb::dict tensors) {
 using RecordTuple = std::tuple<std::string, std::string, std::vector<int64_t>, uint64_t, uint64_t>;
 using FileTuple = std::tuple<std::string, uint64_t, std::vector<RecordTuple>>;
 
-std::unique_ptr<TensorTable> weights_from_safetensors(const std::vector<FileTuple>& files) {
+std::unique_ptr<WeightFiles> weights_from_safetensors(const std::vector<FileTuple>& files) {
   std::vector<SafetensorsFile> described;
   for (const auto& [path, data_offset, records] : files) {
     SafetensorsFile& file = described.emplace_back(SafetensorsFile{path, data_offset, {}});
@@ -125,22 +126,22 @@ std::unique_ptr<TensorTable> weights_from_safetensors(const std::vector<FileTupl
   return open_safetensors_weights(described);
 }
 
-nb::list weight_infos(const TensorTable& table) {
+nb::list weight_infos(const WeightFiles& files) {
   nb::list out;
-  for (const std::string& name : table.names()) {
-    const WeightInfo info = table.info(name);
+  for (const std::string& name : files.names()) {
+    const WeightInfo info = files.info(name);
     out.append(nb::make_tuple(info.name, nb::tuple(nb::cast(info.shape)), info.format, info.bytes));
   }
   return out;
 }
 
-nb::ndarray<nb::numpy, float, nb::ndim<1>> read_vector(const TensorTable& table, const std::string& name) {
-  const std::vector<int64_t> shape = table.info(name).shape;
+nb::ndarray<nb::numpy, float, nb::ndim<1>> read_vector(const WeightFiles& files, const std::string& name) {
+  const std::vector<int64_t> shape = files.info(name).shape;
   if (shape.size() != 1) {
     throw Error(ErrorCode::kInvalidArgument, name,
                 cat("tensor ", name, " has shape ", shape_text(shape), ", not one dimension"));
   }
-  auto values = std::make_unique<std::vector<float>>(to_f32(table.matrix(name, static_cast<int>(shape[0]), 1)));
+  auto values = std::make_unique<std::vector<float>>(to_f32(files.matrix(name, static_cast<int>(shape[0]), 1)));
   float* data = values->data();
   const size_t size = values->size();
   nb::capsule owner(values.release(), [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
@@ -193,7 +194,7 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("version", &GgufFile::version)
       .def("metadata", &gguf_metadata, "All metadata: str, int, float, bool and lists; bytes where text is not UTF-8.")
       .def("tensors", &gguf_tensors, "(name, shape outermost first, format, bytes) of every tensor, in file order.");
-  nb::class_<TensorTable>(m, "WeightFiles", "Named tensors of a checkpoint under Hugging Face's names.")
+  nb::class_<WeightFiles>(m, "WeightFiles", "Named tensors of a checkpoint under Hugging Face's names.")
       .def_static("open_gguf", &open_gguf_weights, nb::arg("gguf"), nb::call_guard<nb::gil_scoped_release>())
       .def_static(
           "open_gguf", [](const std::string& path) { return open_gguf_weights(GgufFile(path)); }, nb::arg("path"),
@@ -202,11 +203,11 @@ void bind_model(nb::module_& m) {
                   "files: (path, offset of the data section, [(name, dtype, shape, begin, end)]) of every shard.")
       .def_static("from_tensors", &weights_from_tensors, nb::arg("tensors"),
                   "Tensors of the caller (torch, numpy or any DLPack producer on the CPU), kept alive, not copied.")
-      .def("names", &TensorTable::names)
-      .def("__contains__", &TensorTable::has, nb::arg("name"))
+      .def("names", &WeightFiles::names)
+      .def("__contains__", &WeightFiles::has, nb::arg("name"))
       .def("tensors", &weight_infos, "(name, shape, format, bytes) of every tensor, by name.")
       .def("read_vector", &read_vector, nb::arg("name"), "A dense vector (a norm, a bias), copied as float32.")
-      .def_prop_ro("file_bytes", &TensorTable::file_bytes, "Bytes of all tensors as they lie in the files.");
+      .def_prop_ro("file_bytes", &WeightFiles::file_bytes, "Bytes of all tensors as they lie in the files.");
   m.def("gguf_architectures", &gguf_architectures, "Architectures whose GGUF files can be read.");
 }
 

@@ -8,4 +8,5 @@ NB_MODULE(_engine, m) {
   octavo::bind_sample(m);
   octavo::bind_cpu_ops(m);
   octavo::bind_linear(m);
+  octavo::bind_model_runner(m);
 }

@@ -40,4 +40,6 @@ struct ModelConfig {
   int32_t bos_token_id = -1;
 };
 
+void check_config(const ModelConfig& config);  // Error(kInvalidArgument, field, ...) for what no decoder can have
+
 }  // namespace octavo

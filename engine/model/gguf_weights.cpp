@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/format.h"
 #include "model/open_weights.h"
+#include "model/tensor_table.h"
 
 namespace octavo {
 
@@ -89,7 +90,7 @@ std::vector<std::string> gguf_architectures() {
   return names;
 }
 
-std::unique_ptr<TensorTable> open_gguf_weights(const GgufFile& gguf) {
+std::unique_ptr<WeightFiles> open_gguf_weights(const GgufFile& gguf) {
   const Architecture& architecture = find_architecture(gguf);
   const int heads = head_count(gguf, cat(architecture.name, ".attention.head_count"), 1);
   const int kv_heads = head_count(gguf, cat(architecture.name, ".attention.head_count_kv"), heads);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/gguf.h"
-#include "model/tensor_table.h"
+#include "model/weights.h"
 
 namespace octavo {
 
@@ -29,9 +29,9 @@ std::vector<std::string> gguf_architectures();
 
 // GGUF names are mapped, q and k rows put back into Hugging Face's order. Error(kUnsupported, ...) for an architecture
 // or a tensor type that is not there, naming those that are.
-std::unique_ptr<TensorTable> open_gguf_weights(const GgufFile& gguf);
+std::unique_ptr<WeightFiles> open_gguf_weights(const GgufFile& gguf);
 
 // The headers were read by the caller; every record is checked again: bounds, overlap, shape against bytes, names.
-std::unique_ptr<TensorTable> open_safetensors_weights(const std::vector<SafetensorsFile>& files);
+std::unique_ptr<WeightFiles> open_safetensors_weights(const std::vector<SafetensorsFile>& files);
 
 }  // namespace octavo

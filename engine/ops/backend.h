@@ -14,17 +14,17 @@
 namespace octavo {
 
 struct BackendCaps {
-  std::string name;      // "cpu"
-  std::string isa;       // "baseline", "avx2", ...
+  std::string name;  // "cpu"
+  std::string isa;   // "baseline", "avx2", ...
   int threads = 1;
   std::vector<DType> kv_dtypes;
 };
 
 // The largest step a workspace must serve. Sized once; no op allocates afterwards.
 struct WorkspaceLimits {
-  int max_tokens = 0;   // tokens per step
-  int max_k = 0;        // largest input width of any linear
-  int max_n = 0;        // largest output width of any linear
+  int max_tokens = 0;  // tokens per step
+  int max_k = 0;       // largest input width of any linear
+  int max_n = 0;       // largest output width of any linear
   int max_heads = 0;
   int max_head_dim = 0;
   int max_positions = 0;
@@ -72,6 +72,7 @@ class Backend {
   virtual void rope_write(Queue& queue, const RopeWriteParams& p) = 0;
   virtual void attention(Queue& queue, const AttentionParams& p) = 0;
   virtual void silu_mul(Queue& queue, const SiluMulParams& p) = 0;
+  virtual void gather_rows(Queue& queue, const GatherRowsParams& p) = 0;
   virtual void copy_blocks(Queue& queue, const CopyBlocksParams& p) = 0;
 };
 

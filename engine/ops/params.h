@@ -14,25 +14,25 @@ struct EmbedParams {
   const int32_t* ids = nullptr;         // [num_tokens]
   int num_tokens = 0;
   float scale = 1.0f;
-  float* out = nullptr;                 // [num_tokens, hidden]
+  float* out = nullptr;  // [num_tokens, hidden]
 };
 
 struct RmsNormParams {
-  const float* x = nullptr;       // [rows, dim], row stride ldx
+  const float* x = nullptr;  // [rows, dim], row stride ldx
   int64_t ldx = 0;
   const float* weight = nullptr;  // [dim]
   float eps = 1e-5f;
   int rows = 0;
   int dim = 0;
-  float* out = nullptr;           // [rows, dim], row stride ldo
+  float* out = nullptr;  // [rows, dim], row stride ldo
   int64_t ldo = 0;
 };
 
 // What happens to a row of x while linear() reads it.
 enum class Prologue : uint8_t {
   kNone,
-  kRmsNorm,   // x * rsqrt(mean(x^2) + eps) * norm_weight
-  kSiluMul,   // x is [m, 2k]: silu(x[:, :k]) * x[:, k:]
+  kRmsNorm,  // x * rsqrt(mean(x^2) + eps) * norm_weight
+  kSiluMul,  // x is [m, 2k]: silu(x[:, :k]) * x[:, k:]
 };
 
 struct LinearParams {
@@ -41,23 +41,24 @@ struct LinearParams {
   int64_t ldx = 0;
   int m = 0;
   Prologue prologue = Prologue::kNone;
-  const float* norm_weight = nullptr;    // [k], kRmsNorm
+  const float* norm_weight = nullptr;  // [k], kRmsNorm
   float eps = 1e-5f;
-  const float* bias = nullptr;           // [n] or null
-  bool accumulate = false;               // y += product (the residual stream) instead of y = product
-  float* y = nullptr;                    // [m, n], row stride ldy
+  const float* bias = nullptr;  // [n] or null
+  bool accumulate = false;      // y += product (the residual stream) instead of y = product
+  float* y = nullptr;           // [m, n], row stride ldy
   int64_t ldy = 0;
 };
 
 // Rotates q and k in place (halves layout: dimension i pairs with i + rotary_dim / 2) and writes k and v to the cache.
 struct RopeWriteParams {
-  float* q = nullptr;              // [num_tokens, heads, k_dim], token stride ldq
+  float* q = nullptr;  // [num_tokens, heads, k_dim], token stride ldq
   int64_t ldq = 0;
-  float* k = nullptr;              // [num_tokens, kv_heads, k_dim], token stride ldk
+  float* k = nullptr;  // [num_tokens, kv_heads, k_dim], token stride ldk
   int64_t ldk = 0;
-  const float* v = nullptr;        // [num_tokens, kv_heads, v_dim], token stride ldv
+  const float* v = nullptr;  // [num_tokens, kv_heads, v_dim], token stride ldv
   int64_t ldv = 0;
-  const float* rope = nullptr;     // [max_positions, rotary_dim]: cos [rotary_dim / 2] then sin [rotary_dim / 2]; null: no rotation
+  const float* rope =
+      nullptr;  // [max_positions, rotary_dim]: cos [rotary_dim / 2] then sin [rotary_dim / 2]; null: no rotation
   const int32_t* positions = nullptr;  // [num_tokens]
   const int32_t* slots = nullptr;      // [num_tokens], -1: no write
   int num_tokens = 0;
@@ -71,16 +72,16 @@ struct RopeWriteParams {
 
 // A run of consecutive tokens of one sequence.
 struct AttentionRow {
-  int32_t first_token = 0;             // index into the batch
+  int32_t first_token = 0;  // index into the batch
   int32_t n_tokens = 0;
-  int32_t first_pos = 0;               // position of its first token
+  int32_t first_pos = 0;                 // position of its first token
   const int32_t* block_table = nullptr;  // [(first_pos + n_tokens + block_size - 1) / block_size]
 };
 
 struct AttentionPrefixGroup {
   const int32_t* rows = nullptr;  // [num_rows] indices of rows with the same leading blocks
   int32_t num_rows = 0;
-  int32_t partitions = 0;         // leading partitions of kAttentionPartition positions that all of them see whole
+  int32_t partitions = 0;  // leading partitions of kAttentionPartition positions that all of them see whole
 };
 
 // Every backend cuts the keys at the same absolute positions: the reduction order is part of the result.
@@ -88,9 +89,9 @@ inline constexpr int kAttentionPartition = 128;
 
 // Causal attention of every token over its sequence's cache up to and including its own position.
 struct AttentionParams {
-  const float* q = nullptr;            // [num_tokens, heads, k_dim], token stride ldq
+  const float* q = nullptr;  // [num_tokens, heads, k_dim], token stride ldq
   int64_t ldq = 0;
-  float* out = nullptr;                // [num_tokens, heads, v_dim], token stride ldo
+  float* out = nullptr;  // [num_tokens, heads, v_dim], token stride ldo
   int64_t ldo = 0;
   const AttentionRow* rows = nullptr;  // [num_rows]
   int num_rows = 0;
@@ -101,9 +102,9 @@ struct AttentionParams {
   int k_dim = 0;
   int v_dim = 0;
   float scale = 0.0f;
-  int window = 0;                      // 0: all positions; else only the last `window` positions, own included
-  float softcap = 0.0f;                // 0: off; else softcap * tanh(score / softcap)
-  const float* sinks = nullptr;        // [heads] or null
+  int window = 0;                // 0: all positions; else only the last `window` positions, own included
+  float softcap = 0.0f;          // 0: off; else softcap * tanh(score / softcap)
+  const float* sinks = nullptr;  // [heads] or null
   KvLayer cache;
 };
 
@@ -112,12 +113,25 @@ struct SiluMulParams {
   int64_t ldx = 0;
   int rows = 0;
   int dim = 0;
-  float* out = nullptr;      // [rows, dim]
+  float* out = nullptr;  // [rows, dim]
+  int64_t ldo = 0;
+};
+
+// out[i] = x[rows[i]]
+struct GatherRowsParams {
+  const float* x = nullptr;  // [any, dim], row stride ldx
+  int64_t ldx = 0;
+  const int32_t* rows = nullptr;  // [num_rows]
+  int num_rows = 0;
+  int dim = 0;
+  float* out = nullptr;  // [num_rows, dim], row stride ldo
   int64_t ldo = 0;
 };
 
 struct CopyBlocksParams {
-  struct Copy { int32_t src, dst, slots; };
+  struct Copy {
+    int32_t src, dst, slots;
+  };
   const Copy* copies = nullptr;  // [num_copies]
   int num_copies = 0;
   int kv_heads = 0;

@@ -38,6 +38,7 @@ class CpuBackend final : public Backend {
   void silu_mul(Queue& queue, const SiluMulParams& p) override { cpu::silu_mul(cpu_queue(queue), kernels_, p); }
   void rope_write(Queue& queue, const RopeWriteParams& p) override { cpu::rope_write(cpu_queue(queue), kernels_, p); }
   void attention(Queue& queue, const AttentionParams& p) override { cpu::attention(cpu_queue(queue), kernels_, p); }
+  void gather_rows(Queue& queue, const GatherRowsParams& p) override { cpu::gather_rows(cpu_queue(queue), p); }
   void copy_blocks(Queue& queue, const CopyBlocksParams& p) override { cpu::copy_blocks(cpu_queue(queue), p); }
 
  private:

@@ -7,5 +7,6 @@ namespace octavo::cpu {
 
 void rms_norm(CpuQueue& queue, const Kernels& kernels, const RmsNormParams& p);
 void silu_mul(CpuQueue& queue, const Kernels& kernels, const SiluMulParams& p);
+void gather_rows(CpuQueue& queue, const GatherRowsParams& p);
 
 }  // namespace octavo::cpu

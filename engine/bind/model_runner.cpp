@@ -1,0 +1,158 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/errors.h"
+#include "base/format.h"
+#include "bind.h"
+#include "model/decoder.h"
+
+namespace octavo {
+
+namespace {
+
+DType kv_dtype_from_name(const std::string& name) {
+  if (name == "f32") return DType::kF32;
+  if (name == "f16") return DType::kF16;
+  if (name == "bf16") return DType::kBF16;
+  throw Error(ErrorCode::kInvalidArgument, "kv_dtype", cat("kv_dtype must be f32, f16 or bf16, got ", name));
+}
+
+// A decoder with a cache for one sequence and no scheduler: what tests compare with a reference.
+class ModelRunner {
+ public:
+  ModelRunner(const ModelConfig& config, WeightFiles& files, const std::string& kv_dtype, int threads, int block_size,
+              int max_tokens, int max_positions, const std::string& isa)
+      : backend_(make_cpu_backend(isa)),
+        queue_(backend_->make_queue(threads)),
+        decoder_(config, files, *backend_, *queue_, kv_dtype_from_name(kv_dtype), max_tokens, max_positions),
+        block_size_(block_size),
+        num_blocks_((max_positions + block_size - 1) / block_size),
+        block_table_(num_blocks_) {
+    for (const KvGroup& group : decoder_.kv_groups()) {
+      pools_.push_back(backend_->make_kv_pool(group, block_size, num_blocks_));
+      pool_views_.push_back(pools_.back().get());
+    }
+    // Physical blocks in another order than logical ones: a kernel that ignores the table is found out.
+    for (int i = 0; i < num_blocks_; ++i) block_table_[i] = num_blocks_ - 1 - i;
+  }
+
+  // Logits [wanted, vocab] of the tokens at `wanted` positions, the sequence computed in steps of `chunk` tokens.
+  std::vector<float> logits(const std::vector<int32_t>& ids, int chunk, const std::vector<int32_t>& wanted) {
+    const int total = static_cast<int>(ids.size());
+    if (total > num_blocks_ * block_size_ || total > decoder_.max_positions()) {
+      throw Error(ErrorCode::kContextLength, "ids", cat(total, " tokens, room for ", decoder_.max_positions()));
+    }
+    for (const int32_t id : ids) {
+      if (id < 0 || id >= decoder_.config().vocab) {
+        throw Error(ErrorCode::kInvalidArgument, "ids",
+                    cat("token id ", id, ", vocabulary of ", decoder_.config().vocab));
+      }
+    }
+    std::vector<float> out(wanted.size() * decoder_.config().vocab);
+    size_t done = 0;
+    for (int first = 0; first < total; first += chunk) {
+      const int n = std::min(chunk, total - first);
+      const size_t begin = done;
+      while (done < wanted.size() && wanted[done] < first + n) ++done;
+      std::vector<int32_t> rows(wanted.begin() + begin, wanted.begin() + done);
+      for (int32_t& row : rows) row -= first;
+      step(ids.data() + first, first, n, rows, out.data() + begin * decoder_.config().vocab);
+    }
+    return out;
+  }
+
+  const Decoder& decoder() const { return decoder_; }
+  BackendCaps caps() const { return backend_->caps(); }
+
+ private:
+  void step(const int32_t* ids, int first, int n, const std::vector<int32_t>& wanted, float* logits) {
+    std::vector<int32_t> positions(n), slots(n);
+    std::iota(positions.begin(), positions.end(), first);
+    for (int i = 0; i < n; ++i) {
+      slots[i] = block_table_[(first + i) / block_size_] * block_size_ + (first + i) % block_size_;
+    }
+    const AttentionRow row{0, n, first, block_table_.data()};
+    const ForwardBatch::Group group{slots.data(), {&row, 1}};
+    ForwardBatch batch;
+    batch.num_tokens = n;
+    batch.tokens = ids;
+    batch.positions = positions.data();
+    batch.groups = {&group, 1};
+    batch.logit_tokens = wanted;
+    batch.logits = logits;
+    decoder_.forward(*queue_, batch, pool_views_);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Queue> queue_;
+  Decoder decoder_;
+  int block_size_;
+  int num_blocks_;
+  std::vector<int32_t> block_table_;
+  std::vector<std::unique_ptr<KvPool>> pools_;
+  std::vector<KvPool*> pool_views_;
+};
+
+using FloatMatrix = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
+
+FloatMatrix to_matrix(std::vector<float> values, size_t rows, size_t columns) {
+  auto* held = new std::vector<float>(std::move(values));
+  nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
+  return FloatMatrix(held->data(), {rows, columns}, owner);
+}
+
+FloatMatrix run_logits(ModelRunner& runner, const std::vector<int32_t>& ids, int chunk,
+                       std::optional<std::vector<int32_t>> positions) {
+  std::vector<int32_t> wanted(ids.size());
+  std::iota(wanted.begin(), wanted.end(), 0);
+  if (positions) wanted = std::move(*positions);
+  if (chunk == 0) chunk = runner.decoder().max_tokens();
+  std::vector<float> logits;
+  {
+    nb::gil_scoped_release release;
+    logits = runner.logits(ids, chunk, wanted);
+  }
+  return to_matrix(std::move(logits), wanted.size(), runner.decoder().config().vocab);
+}
+
+FloatMatrix dequantized(const ModelRunner& runner, const std::string& name) {
+  const auto& places = runner.decoder().weights().places;
+  const auto it = places.find(name);
+  if (it == places.end()) throw Error(ErrorCode::kNotFound, name, cat("the decoder has no tensor ", name));
+  const WeightPlace& place = it->second;
+  const int columns = place.matrix ? place.matrix->k() : 1;
+  std::vector<float> values(static_cast<size_t>(place.rows) * columns);
+  for (int row = 0; row < place.rows; ++row) {
+    float* out = values.data() + static_cast<size_t>(row) * columns;
+    if (place.matrix) {
+      place.matrix->dequantize_row(place.first_row + row, out);
+    } else {
+      *out = place.vector[row];
+    }
+  }
+  return to_matrix(std::move(values), place.rows, columns);
+}
+
+}  // namespace
+
+void bind_model_runner(nb::module_& m) {
+  nb::class_<ModelRunner>(m, "ModelRunner", "A decoder with a cache for one sequence, for tests and measurements.")
+      .def(nb::init<const ModelConfig&, WeightFiles&, const std::string&, int, int, int, int, const std::string&>(),
+           nb::arg("config"), nb::arg("weights"), nb::kw_only(), nb::arg("kv_dtype") = "f32", nb::arg("threads") = 1,
+           nb::arg("block_size") = 16, nb::arg("max_tokens") = 512, nb::arg("max_positions") = 2048,
+           nb::arg("isa") = "", nb::call_guard<nb::gil_scoped_release>())
+      .def("logits", &run_logits, nb::arg("ids"), nb::kw_only(), nb::arg("chunk") = 0,
+           nb::arg("positions") = nb::none(),
+           "Logits [positions, vocab] (default: of every token), computed in steps of `chunk` tokens.")
+      .def("dequantized", &dequantized, nb::arg("name"), "The packed weight's values, [rows, k] (a vector: [n, 1]).")
+      .def_prop_ro("packed_bytes", [](const ModelRunner& r) { return r.decoder().weights().bytes; })
+      .def_prop_ro("isa", [](const ModelRunner& r) { return r.caps().isa; });
+}
+
+}  // namespace octavo

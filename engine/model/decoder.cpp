@@ -1,0 +1,207 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/errors.h"
+#include "base/format.h"
+#include "model/rope_table.h"
+
+namespace octavo {
+
+namespace {
+
+Buffer activations(int max_tokens, int width) {
+  return Buffer(static_cast<size_t>(max_tokens) * static_cast<size_t>(width) * sizeof(float));
+}
+
+const ModelConfig& checked(const ModelConfig& config) {
+  check_config(config);
+  return config;
+}
+
+int at_least_one(const char* field, int value) {
+  if (value >= 1) return value;
+  throw Error(ErrorCode::kInvalidArgument, field, cat(field, " must be at least 1, got ", value));
+}
+
+}  // namespace
+
+Decoder::Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue, DType kv_dtype,
+                 int max_tokens, int max_positions)
+    : config_(checked(config)),
+      backend_(backend),
+      max_tokens_(at_least_one("max_tokens", max_tokens)),
+      max_positions_(at_least_one("max_positions", max_positions)),
+      q_width_(config.heads * config.head_dim),
+      kv_width_(config.kv_heads * config.head_dim),
+      qkv_width_(q_width_ + 2 * kv_width_),
+      attention_scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))),
+      weights_(load_decoder_weights(config, files, backend, queue)),
+      rope_(make_rope_table(config.rope, max_positions)),
+      x_(activations(max_tokens, config.hidden)),
+      projected_(activations(max_tokens, std::max(qkv_width_, 2 * config.intermediate))),
+      mixed_(activations(max_tokens, std::max(q_width_, config.hidden))) {
+  KvGroup group;
+  group.kv_heads = config.kv_heads;
+  group.k_dim = group.v_dim = config.head_dim;
+  group.dtype = kv_dtype;
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    group.layers.push_back(layer);
+    cache_places_.push_back({0, layer});
+  }
+  kv_groups_.push_back(std::move(group));
+
+  WorkspaceLimits limits;
+  limits.max_tokens = max_tokens;
+  limits.max_k = std::max({config.hidden, q_width_, config.intermediate});
+  limits.max_n = std::max({config.hidden, qkv_width_, 2 * config.intermediate, config.vocab});
+  limits.max_heads = config.heads;
+  limits.max_head_dim = config.head_dim;
+  limits.max_positions = max_positions;
+  queue.reserve(limits);
+}
+
+void Decoder::forward(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools) {
+  check(batch, pools);
+  EmbedParams embed;
+  embed.table = weights_.embedding.get();
+  embed.ids = batch.tokens;
+  embed.num_tokens = batch.num_tokens;
+  embed.out = x_.as<float>();
+  backend_.embed(queue, embed);
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    attention_block(queue, batch, pools, layer);
+    mlp_block(queue, batch.num_tokens, weights_.layers[layer]);
+  }
+  if (!batch.logit_tokens.empty()) write_logits(queue, batch);
+}
+
+void Decoder::check(const ForwardBatch& batch, std::span<KvPool* const> pools) const {
+  if (batch.num_tokens < 0 || batch.num_tokens > max_tokens_) {
+    throw Error(ErrorCode::kInternal, "num_tokens",
+                cat("a step of ", batch.num_tokens, " tokens, the decoder was built for ", max_tokens_));
+  }
+  if (pools.size() != kv_groups_.size() || batch.groups.size() != kv_groups_.size()) {
+    throw Error(
+        ErrorCode::kInternal, "pools",
+        cat(pools.size(), " pools and ", batch.groups.size(), " batch groups for ", kv_groups_.size(), " KV groups"));
+  }
+}
+
+// y = rms_norm(x) * linear + bias
+LinearParams Decoder::normed_linear(const LinearWeights& linear, const std::vector<float>& norm, int num_tokens,
+                                    float* y) const {
+  LinearParams p;
+  p.weight = linear.weight.get();
+  p.x = x_.as<float>();
+  p.ldx = config_.hidden;
+  p.m = num_tokens;
+  p.prologue = Prologue::kRmsNorm;
+  p.norm_weight = norm.data();
+  p.eps = config_.norm_eps;
+  p.bias = linear.bias_data();
+  p.y = y;
+  p.ldy = linear.weight->n();
+  return p;
+}
+
+void Decoder::attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer) {
+  const LayerWeights& weights = weights_.layers[layer];
+  const CachePlace place = cache_places_[layer];
+  const ForwardBatch::Group& group = batch.groups[place.group];
+  const KvLayer cache = pools[place.group]->layer(place.index);
+  float* qkv = projected_.as<float>();
+  backend_.linear(queue, normed_linear(weights.qkv, weights.attention_norm, batch.num_tokens, qkv));
+
+  RopeWriteParams rope;
+  rope.q = qkv;
+  rope.k = qkv + q_width_;
+  rope.v = qkv + q_width_ + kv_width_;
+  rope.ldq = rope.ldk = rope.ldv = qkv_width_;
+  rope.rope = rope_.as<float>();
+  rope.positions = batch.positions;
+  rope.slots = group.slots;
+  rope.num_tokens = batch.num_tokens;
+  rope.heads = config_.heads;
+  rope.kv_heads = config_.kv_heads;
+  rope.k_dim = rope.v_dim = config_.head_dim;
+  rope.rotary_dim = config_.rope.rotary_dim;
+  rope.cache = cache;
+  backend_.rope_write(queue, rope);
+
+  AttentionParams attention;
+  attention.q = qkv;
+  attention.ldq = qkv_width_;
+  attention.out = mixed_.as<float>();
+  attention.ldo = q_width_;
+  attention.rows = group.rows.data();
+  attention.num_rows = static_cast<int>(group.rows.size());
+  attention.prefix_groups = batch.prefix_groups.data();
+  attention.num_prefix_groups = static_cast<int>(batch.prefix_groups.size());
+  attention.heads = config_.heads;
+  attention.kv_heads = config_.kv_heads;
+  attention.k_dim = attention.v_dim = config_.head_dim;
+  attention.scale = attention_scale_;
+  attention.cache = cache;
+  backend_.attention(queue, attention);
+
+  LinearParams out;
+  out.weight = weights.out.weight.get();
+  out.x = mixed_.as<float>();
+  out.ldx = q_width_;
+  out.m = batch.num_tokens;
+  out.bias = weights.out.bias_data();
+  out.accumulate = true;
+  out.y = x_.as<float>();
+  out.ldy = config_.hidden;
+  backend_.linear(queue, out);
+}
+
+void Decoder::mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights) {
+  float* gate_up = projected_.as<float>();
+  backend_.linear(queue, normed_linear(weights.gate_up, weights.mlp_norm, num_tokens, gate_up));
+  LinearParams down;
+  down.weight = weights.down.weight.get();
+  down.x = gate_up;
+  down.ldx = 2 * config_.intermediate;
+  down.m = num_tokens;
+  down.prologue = Prologue::kSiluMul;
+  down.bias = weights.down.bias_data();
+  down.accumulate = true;
+  down.y = x_.as<float>();
+  down.ldy = config_.hidden;
+  backend_.linear(queue, down);
+}
+
+// The head runs once, over just the wanted rows, which are gathered unless they lie together.
+void Decoder::write_logits(Queue& queue, const ForwardBatch& batch) {
+  const int wanted = static_cast<int>(batch.logit_tokens.size());
+  const int first = batch.logit_tokens.front();
+  const float* rows = x_.as<float>() + static_cast<int64_t>(first) * config_.hidden;
+  if (batch.logit_tokens.back() - first + 1 != wanted) {
+    GatherRowsParams gather;
+    gather.x = x_.as<float>();
+    gather.ldx = config_.hidden;
+    gather.rows = batch.logit_tokens.data();
+    gather.num_rows = wanted;
+    gather.dim = config_.hidden;
+    gather.out = mixed_.as<float>();
+    gather.ldo = config_.hidden;
+    backend_.gather_rows(queue, gather);
+    rows = mixed_.as<float>();
+  }
+  LinearParams head;
+  head.weight = &weights_.head_matrix();
+  head.x = rows;
+  head.ldx = config_.hidden;
+  head.m = wanted;
+  head.prologue = Prologue::kRmsNorm;
+  head.norm_weight = weights_.final_norm.data();
+  head.eps = config_.norm_eps;
+  head.y = batch.logits;
+  head.ldy = config_.vocab;
+  backend_.linear(queue, head);
+}
+
+}  // namespace octavo

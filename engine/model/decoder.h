@@ -1,0 +1,61 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "model/batch.h"
+#include "model/config.h"
+#include "model/decoder_weights.h"
+#include "ops/backend.h"
+#include "tensor/buffer.h"
+
+namespace octavo {
+
+// A pre-norm transformer decoder (RMSNorm, rotary positions, grouped-query attention, SwiGLU), driven by its
+// configuration: a family differs from another by fields, not by a class. Owns packed weights and the activations of
+// one step; forward() allocates nothing. The backend must outlive it.
+class Decoder {
+ public:
+  // Packs the weights, reserves the queue's workspace for steps of up to `max_tokens` tokens at positions below
+  // `max_positions`. Errors name the configuration's field or the tensor.
+  Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue, DType kv_dtype, int max_tokens,
+          int max_positions);
+
+  const ModelConfig& config() const { return config_; }
+  const std::vector<KvGroup>& kv_groups() const { return kv_groups_; }
+  const DecoderWeights& weights() const { return weights_; }
+  int max_tokens() const { return max_tokens_; }
+  int max_positions() const { return max_positions_; }
+
+  // Writes K and V of every token whose slot is not -1 and the logits of batch.logit_tokens. pools: one per KV group.
+  void forward(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools);
+
+ private:
+  // A layer's place in the cache.
+  struct CachePlace {
+    int group;
+    int index;  // into KvGroup::layers
+  };
+
+  void check(const ForwardBatch& batch, std::span<KvPool* const> pools) const;
+  void attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer);
+  void mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights);
+  void write_logits(Queue& queue, const ForwardBatch& batch);
+  LinearParams normed_linear(const LinearWeights& linear, const std::vector<float>& norm, int num_tokens,
+                             float* y) const;
+
+  ModelConfig config_;
+  Backend& backend_;
+  int max_tokens_;
+  int max_positions_;
+  int q_width_, kv_width_, qkv_width_;
+  float attention_scale_;
+  std::vector<KvGroup> kv_groups_;
+  std::vector<CachePlace> cache_places_;  // [num_layers]
+  DecoderWeights weights_;
+  Buffer rope_;
+  Buffer x_;          // [max_tokens, hidden], the residual stream
+  Buffer projected_;  // [max_tokens, max(qkv_width, 2 * intermediate)]
+  Buffer mixed_;      // [max_tokens, max(q_width, hidden)]: attention's output; rows gathered for the head
+};
+
+}  // namespace octavo

@@ -1,0 +1,53 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/weights.h"
+#include "ops/backend.h"
+
+namespace octavo {
+
+struct LinearWeights {
+  std::unique_ptr<PackedWeight> weight;
+  std::vector<float> bias;  // [weight->n()] or empty
+
+  const float* bias_data() const { return bias.empty() ? nullptr : bias.data(); }
+};
+
+struct LayerWeights {
+  std::vector<float> attention_norm;  // [hidden]
+  LinearWeights qkv;                  // rows: q heads, k heads, v heads
+  LinearWeights out;
+  std::vector<float> mlp_norm;  // [hidden]
+  LinearWeights gate_up;        // rows: gate, up
+  LinearWeights down;
+};
+
+// Where a tensor of the checkpoint went: rows [first_row, first_row + rows) of a packed matrix, or a vector.
+struct WeightPlace {
+  const PackedWeight* matrix = nullptr;
+  int first_row = 0;
+  int rows = 0;
+  const float* vector = nullptr;  // [rows]
+};
+
+// Everything a decoder reads, packed for the backend. Norms and biases are f32 vectors.
+struct DecoderWeights {
+  std::unique_ptr<PackedWeight> embedding;  // [vocab, hidden]
+  std::unique_ptr<PackedWeight> head;       // [vocab, hidden]; null: tied to the embedding
+  std::vector<float> final_norm;            // [hidden]
+  std::vector<LayerWeights> layers;
+  std::map<std::string, WeightPlace> places;  // by Hugging Face's name
+  size_t bytes = 0;
+
+  const PackedWeight& head_matrix() const { return head ? *head : *embedding; }
+};
+
+// Packs the checkpoint's tensors one after the other, giving each one's pages back to the system. A tensor that is
+// missing, of another shape or not used by this architecture is an Error that names it.
+DecoderWeights load_decoder_weights(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue);
+
+}  // namespace octavo
