@@ -1,0 +1,69 @@
+"""Dispatch to a subcommand, and what its errors look like."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from octavo.cli import discovery
+from octavo.errors import OctavoError
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``octavo`` with ``argv`` (the process's own by default) and return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except OctavoError as error:
+        print(f"octavo: error: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        print("octavo: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output (head, less) has gone: not an error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as leaving:  # argparse
+        return leaving.code if isinstance(leaving.code, int) else USAGE_ERROR
+
+
+def _dispatch(arguments: list[str]) -> int:
+    import argparse
+
+    commands = discovery.command_names()
+    if arguments[:1] == ["--version"]:
+        from octavo import __version__
+
+        print(f"octavo {__version__}")
+        return 0
+    if not arguments or arguments[0] in ("-h", "--help"):
+        _print_overview(commands)
+        return 0 if arguments else USAGE_ERROR
+    name = arguments[0]
+    if name not in commands:
+        print(f"octavo: error: no command {name!r}; there are {', '.join(sorted(commands))}", file=sys.stderr)
+        return USAGE_ERROR
+    command = discovery.load(name, commands[name])
+    parser = argparse.ArgumentParser(
+        prog=f"octavo {name}",
+        description=command.help,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.configure(parser)
+    return command.run(parser.parse_args(arguments[1:]))
+
+
+def _print_overview(commands: dict[str, str]) -> None:
+    print("usage: octavo COMMAND [ARGUMENTS]\n\nServe and use large language models.\n\ncommands:")
+    for name in sorted(commands):
+        try:
+            summary = discovery.load(name, commands[name]).help
+        except OctavoError as error:
+            summary = f"({error})"
+        print(f"  {name:<10} {summary}")
+    print("\noctavo COMMAND --help describes one command; octavo --version prints the version.")

@@ -1,0 +1,117 @@
+"""The flags that choose a model and its engine, shared by every command that loads one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+
+from octavo.engine_args import EngineArgs
+from octavo.errors import InvalidArgumentError
+from octavo.models.hub import DEFAULT_MODEL
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def add_source_flags(parser: argparse.ArgumentParser) -> None:
+    """Which model, and where it is kept."""
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default=DEFAULT_MODEL,
+        help="a model folder, a .gguf file, a Hugging Face id (org/name, org/name:file.gguf) or a built-in name",
+    )
+    parser.add_argument("--revision", help="branch, tag or commit of a Hugging Face model")
+    parser.add_argument(
+        "--cache-dir",
+        default=os.environ.get("OCTAVO_CACHE"),
+        help="where built-in models are kept; $OCTAVO_CACHE, else the user's cache folder",
+    )
+    parser.add_argument("--offline", action="store_true", help="never download")
+
+
+def add_model_flags(parser: argparse.ArgumentParser) -> None:
+    """Everything ``engine_args`` reads."""
+    add_source_flags(parser)
+    group = parser.add_argument_group("engine")
+    group.add_argument("--tokenizer", help="a folder or .gguf file to take the tokenizer from")
+    group.add_argument("--chat-template", help="a file with a Jinja chat template, in place of the model's")
+    group.add_argument(
+        "--max-model-len", type=int, help="longest prompt plus answer in tokens; the model's by default"
+    )
+    group.add_argument(
+        "--gpu-memory-utilization",
+        type=float,
+        help="share of the memory there is for weights and cache; by default the cache has room for 32 sequences of "
+        "full length, at most 40%%",
+    )
+    group.add_argument(
+        "--kv-cache-memory", type=memory_size, help="size of the cache in bytes (K, M, G, KiB, MiB, GiB)"
+    )
+    group.add_argument("--kv-cache-dtype", default="auto", help="auto (f16), f16, bf16 or f32")
+    group.add_argument("--block-size", type=int, default=16, help="tokens per cache block: 8, 16 or 32")
+    group.add_argument("--max-num-seqs", type=int, default=256, help="most sequences in one step")
+    group.add_argument("--max-num-batched-tokens", type=int, default=512, help="most tokens in one step")
+    group.add_argument(
+        "--no-prefix-caching", action="store_true", help="never reuse the cache of an earlier prompt"
+    )
+    group.add_argument("--no-chunked-prefill", action="store_true", help="compute every prompt in one step")
+    group.add_argument(
+        "--threads",
+        type=int,
+        default=_threads_from_environment(),
+        help="threads that compute; 0 is one per core; $OCTAVO_THREADS",
+    )
+
+
+def _threads_from_environment() -> int:
+    text = os.environ.get("OCTAVO_THREADS") or "0"
+    if not text.isdecimal():
+        raise InvalidArgumentError(
+            f"OCTAVO_THREADS must be a number of threads, got {text!r}", param="threads"
+        )
+    return int(text)
+
+
+def engine_args(flags: argparse.Namespace) -> EngineArgs:
+    """The engine's arguments that the flags of ``add_model_flags`` ask for."""
+    return EngineArgs(
+        model=flags.model,
+        tokenizer=flags.tokenizer,
+        revision=flags.revision,
+        cache_dir=flags.cache_dir,
+        offline=flags.offline,
+        chat_template=read_template(flags.chat_template),
+        max_model_len=flags.max_model_len,
+        gpu_memory_utilization=flags.gpu_memory_utilization,
+        kv_cache_memory=flags.kv_cache_memory,
+        kv_cache_dtype=flags.kv_cache_dtype,
+        block_size=flags.block_size,
+        max_num_seqs=flags.max_num_seqs,
+        max_num_batched_tokens=flags.max_num_batched_tokens,
+        enable_prefix_caching=not flags.no_prefix_caching,
+        enable_chunked_prefill=not flags.no_chunked_prefill,
+        threads=flags.threads,
+    )
+
+
+def read_template(path: str | None) -> str | None:
+    """The text of a template file."""
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(
+            f"--chat-template {path!r} cannot be read: {error}", param="chat_template"
+        ) from error
+
+
+def memory_size(text: str) -> int:
+    """``"2GiB"``, ``"500M"``, ``"1000000"`` as bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", text.strip().lower())
+    if match is None or (match[3] and not match[2]):
+        raise argparse.ArgumentTypeError(f"not a size in bytes: {text!r} (examples: 2GiB, 500M, 1000000)")
+    unit = 1024 ** "kmgt".index(match[2]) * 1024 if match[3] else _UNITS[match[2]]
+    return int(float(match[1]) * unit)

@@ -1,0 +1,211 @@
+"""The arguments of an engine: their names, their meaning and their limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from octavo import checks
+from octavo.errors import InvalidArgumentError
+from octavo.models.hub import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from octavo.tokenizer import Tokenizer
+
+KV_DTYPES = {"auto": "f16", "f16": "f16", "float16": "f16", "half": "f16", "bf16": "bf16", "bfloat16": "bf16",
+             "f32": "f32", "float32": "f32", "float": "f32"}  # fmt: skip
+_DTYPES = ("auto", "float32", "float", "bfloat16", "float16", "half")
+_FAR = 2**31 - 1
+
+
+@dataclass
+class EngineArgs:
+    """What to load and how to run it, under vLLM's names where it has one.
+
+    Attributes:
+        model: a folder, a GGUF file, a Hugging Face id or a built-in name; with ``weights`` also a configuration (a
+            map as in config.json, or a transformers configuration object).
+        weights: tensors by Hugging Face's names, in place of the model's files; not copied.
+        tokenizer: a folder or GGUF file, or a ``Tokenizer``, in place of the model's own.
+        skip_tokenizer_init: load no tokenizer; token ids in, token ids out.
+        revision, cache_dir, offline: see ``octavo.models.hub.resolve``.
+        chat_template: Jinja source, in place of the model's.
+        dtype: activations are always float32 and weights stay as precise as in the file, so that each of "auto",
+            "float32", "bfloat16" and "float16" is honoured at least.
+        quantization: None or "gguf"; how weights are stored is read from the file.
+        max_model_len: longest prompt plus answer in tokens; the model's own limit by default and at most.
+        gpu_memory_utilization: share of the memory for weights and cache, above 0 to 1. On a CPU it is a share of the
+            memory that is available within the control group.
+        kv_cache_memory: the cache in bytes; wins over the share. ``num_gpu_blocks_override``: the cache in blocks.
+        kv_cache_dtype: "auto" (f16), "f16", "bf16" or "f32".
+        block_size: tokens per block, 8, 16 or 32.
+        max_num_seqs, max_num_batched_tokens: most sequences and most tokens in one step.
+        enable_chunked_prefill: False computes every prompt in one step.
+        enable_prefix_caching: reuse the cache of earlier prompts that begin alike.
+        threads: threads that compute; 0 is one per core.
+        seed: makes the seeds of requests that give none reproducible, in the order they are submitted.
+        generation_config: "auto" takes default sampling parameters from the model's generation_config.json, "vllm"
+            takes none.
+    """
+
+    model: Any = DEFAULT_MODEL
+    weights: Mapping[str, Any] | None = None
+    tokenizer: str | os.PathLike[str] | Tokenizer | None = None
+    skip_tokenizer_init: bool = False
+    revision: str | None = None
+    cache_dir: str | os.PathLike[str] | None = None
+    offline: bool = False
+    chat_template: str | None = None
+    dtype: Any = "auto"
+    quantization: str | None = None
+    max_model_len: int | None = None
+    gpu_memory_utilization: float | None = None
+    kv_cache_memory: int | None = None
+    num_gpu_blocks_override: int | None = None
+    kv_cache_dtype: str = "auto"
+    block_size: int = 16
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 512
+    enable_chunked_prefill: bool = True
+    enable_prefix_caching: bool = True
+    threads: int = 0
+    seed: int | None = None
+    generation_config: str = "auto"
+
+    def __post_init__(self) -> None:
+        optional: dict[str, tuple[int, int]] = {
+            "max_model_len": (1, _FAR),
+            "kv_cache_memory": (1, 2**63 - 1),
+            "num_gpu_blocks_override": (2, _FAR),
+            "seed": (-(2**63), 2**64 - 1),
+        }
+        for name, (low, high) in optional.items():
+            if getattr(self, name) is not None:
+                checks.integer(name, getattr(self, name), low, high)
+        checks.integer("max_num_seqs", self.max_num_seqs, 1, 65536)
+        checks.integer("max_num_batched_tokens", self.max_num_batched_tokens, 1, _FAR)
+        checks.integer("threads", self.threads, 0, 1024)
+        if checks.integer("block_size", self.block_size, 1, 1024) not in (8, 16, 32):
+            raise checks.invalid("block_size", self.block_size, "8, 16 or 32")
+        if self.gpu_memory_utilization is not None:
+            share = checks.number("gpu_memory_utilization", self.gpu_memory_utilization, 0.0, 1.0)
+            if share == 0.0:
+                raise checks.invalid("gpu_memory_utilization", share, "above 0")
+        for name in ("enable_chunked_prefill", "enable_prefix_caching", "offline", "skip_tokenizer_init"):
+            checks.boolean(name, getattr(self, name))
+        self._check_choices()
+
+    def _check_choices(self) -> None:
+        if self.kv_cache_dtype not in KV_DTYPES:
+            raise checks.invalid("kv_cache_dtype", self.kv_cache_dtype, "auto, f16, bf16 or f32")
+        if str(self.dtype).removeprefix("torch.") not in _DTYPES:
+            raise checks.invalid("dtype", self.dtype, f"one of {', '.join(_DTYPES)}")
+        if self.quantization not in (None, "gguf"):
+            raise checks.invalid(
+                "quantization", self.quantization, "None or 'gguf' in this version of octavo"
+            )
+        if self.generation_config not in ("auto", "vllm"):
+            raise checks.invalid("generation_config", self.generation_config, "'auto' or 'vllm'")
+
+    @property
+    def kv_dtype(self) -> str:
+        """The engine's name for ``kv_cache_dtype``."""
+        return KV_DTYPES[self.kv_cache_dtype]
+
+    @classmethod
+    def from_kwargs(cls, kwargs: Mapping[str, Any]) -> EngineArgs:
+        """From the keywords of vLLM's ``LLM``.
+
+        Those that have a meaning here are taken, those that would change nothing are accepted with the values for
+        which that is true, all others raise.
+
+        Raises:
+            InvalidArgumentError: an argument is unknown, out of range, or asks for something that is not there.
+        """
+        known = {f.name for f in fields(cls)}
+        taken: dict[str, Any] = {}
+        for name, value in kwargs.items():
+            target = _ALIASES.get(name, name)
+            if target in known:
+                if target in taken:
+                    raise InvalidArgumentError(
+                        f"{name} and {target} are the same argument, both given", param=name
+                    )
+                if value is not None or name not in _UNSET_IS_DEFAULT:
+                    taken[target] = value
+            elif name in _HARMLESS:
+                accepts, expected = _HARMLESS[name]
+                if not accepts(value):
+                    raise checks.invalid(name, value, f"{expected} in this version of octavo")
+            else:
+                raise InvalidArgumentError(f"LLM has no argument {name!r} (value {value!r})", param=name)
+        return cls(**taken)
+
+
+_ALIASES = {"kv_cache_memory_bytes": "kv_cache_memory", "download_dir": "cache_dir"}
+_UNSET_IS_DEFAULT = {"max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill", "enable_prefix_caching",
+                     "block_size", "kv_cache_dtype", "dtype"}  # fmt: skip
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+def _one_of(*values: Any) -> tuple[Callable[[Any], bool], str]:
+    def accepts(value: Any) -> bool:
+        return any(value is v or (type(value) is type(v) and value == v) for v in values)
+
+    return accepts, " or ".join(map(repr, values))
+
+
+def _nothing(value: Any) -> bool:
+    return not value
+
+
+_ANY = (_anything, "anything")
+_NOTHING = (_nothing, "unset")
+# Arguments of vLLM's LLM without a meaning here, and the values for which ignoring them changes nothing.
+_HARMLESS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "async_scheduling": _ANY,
+    "code_revision": _NOTHING,
+    "compilation_config": _ANY,
+    "config_format": _one_of("auto", "hf"),
+    "cpu_offload_gb": _NOTHING,
+    "data_parallel_size": _one_of(1),
+    "device": _one_of("auto", "cpu"),
+    "disable_async_output_proc": _ANY,
+    "disable_custom_all_reduce": _ANY,
+    "disable_log_requests": _ANY,
+    "disable_log_stats": _ANY,
+    "disable_sliding_window": _one_of(False),
+    "distributed_executor_backend": _one_of(None, "mp", "uni"),
+    "enable_lora": _NOTHING,
+    "enable_sleep_mode": _NOTHING,
+    "enforce_eager": _ANY,
+    "hf_overrides": _NOTHING,
+    "hf_token": _NOTHING,
+    "limit_mm_per_prompt": _NOTHING,
+    "load_format": _one_of("auto", "gguf", "safetensors"),
+    "logits_processors": _NOTHING,
+    "max_parallel_loading_workers": _ANY,
+    "max_seq_len_to_capture": _ANY,
+    "num_scheduler_steps": _one_of(1),
+    "override_generation_config": _NOTHING,
+    "pipeline_parallel_size": _one_of(1),
+    "preemption_mode": _one_of(None, "recompute"),
+    "rope_scaling": _NOTHING,
+    "rope_theta": _NOTHING,
+    "runner": _one_of("auto", "generate"),
+    "scheduling_policy": _one_of("fcfs", "priority"),
+    "served_model_name": _ANY,
+    "speculative_config": _NOTHING,
+    "swap_space": _ANY,
+    "task": _one_of("auto", "generate"),
+    "tensor_parallel_size": _one_of(1),
+    "tokenizer_mode": _one_of("auto", "fast"),
+    "tokenizer_revision": _NOTHING,
+    "trust_remote_code": _one_of(False),
+    "use_v2_block_manager": _ANY,
+}

@@ -1,0 +1,104 @@
+"""How much memory the cache may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from octavo.errors import InvalidArgumentError
+
+DEFAULT_SEQUENCES = 32  # full-length sequences that the default cache has room for ...
+DEFAULT_SHARE = 0.4  # ... unless that is more than this share of the memory
+MIN_BLOCKS = 2
+
+
+def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """What this process may use: the memory that is free or reclaimable, within the limit of its control group."""
+    return min([_mem_available(proc / "meminfo"), *_cgroup_limits(proc / "self" / "cgroup", cgroup)])
+
+
+def _mem_available(meminfo: Path) -> int:
+    for line in meminfo.read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) * 1024
+    raise OSError(f"{meminfo} has no MemAvailable")
+
+
+def _cgroup_limits(own: Path, root: Path) -> Iterator[int]:
+    """The limits of the process's group and of every group around it; of version 2 and version 1."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            base, file = root, "memory.max"
+        elif "memory" in controllers.split(","):
+            base, file = root / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = base / path.lstrip("/")
+        for folder in [group, *group.parents]:
+            try:
+                text = (folder / file).read_text().strip()
+            except OSError:
+                text = "max"
+            if text.isdigit():
+                yield int(text)
+            if folder == base:
+                break
+
+
+def num_blocks(
+    *,
+    bytes_per_block: int,
+    block_size: int,
+    max_model_len: int,
+    weight_bytes: int,
+    utilization: float | None = None,
+    cache_bytes: int | None = None,
+    blocks: int | None = None,
+    available: int | None = None,
+) -> int:
+    """Blocks of the cache: ``blocks`` if given, else as many as ``cache_bytes`` holds, else a share of the memory.
+
+    Args:
+        bytes_per_block: keys and values of ``block_size`` tokens in every layer.
+        weight_bytes: what the model's weights take; part of the share.
+        utilization: share of the memory for weights and cache. Without it the cache has room for 32 sequences of
+            ``max_model_len``, at most 40 % of the memory.
+        available: the memory there is; asked of the system when not given.
+
+    Raises:
+        InvalidArgumentError: not even two blocks fit; with the numbers.
+    """
+    if blocks is not None:
+        return blocks
+    if cache_bytes is not None:
+        return _whole_blocks("kv_cache_memory", cache_bytes, bytes_per_block, f"{cache_bytes} bytes")
+    available = available_bytes() if available is None else available
+    if utilization is not None:
+        budget = int(available * utilization) - weight_bytes
+        what = f"{utilization} of {available} available bytes less {weight_bytes} bytes of weights"
+        return _whole_blocks("gpu_memory_utilization", budget, bytes_per_block, what)
+    wanted = DEFAULT_SEQUENCES * -(-max_model_len // block_size)
+    fitting = _whole_blocks(
+        "gpu_memory_utilization",
+        int(available * DEFAULT_SHARE),
+        bytes_per_block,
+        f"40% of {available} available bytes",
+    )
+    return min(wanted, fitting)
+
+
+def _whole_blocks(param: str, budget: int, bytes_per_block: int, what: str) -> int:
+    count = budget // bytes_per_block
+    if count < MIN_BLOCKS:
+        raise InvalidArgumentError(
+            f"{param} leaves no room for the cache: {what} must hold at least {MIN_BLOCKS} blocks of "
+            f"{bytes_per_block} bytes",
+            param=param,
+        )
+    return count

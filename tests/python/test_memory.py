@@ -1,0 +1,70 @@
+"""How much memory the cache takes, from what the system says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from octavo import memory
+from octavo.errors import InvalidArgumentError
+
+GIB = 1 << 30
+
+
+def fake_system(folder: Path, cgroup_line: str, limits: dict[str, str], available_kib: int = 8 << 20) -> int:
+    proc, cgroup = folder / "proc", folder / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(f"MemTotal: 99999999 kB\nMemAvailable:   {available_kib} kB\n")
+    (proc / "self" / "cgroup").write_text(cgroup_line)
+    for name, value in limits.items():
+        (cgroup / name).parent.mkdir(parents=True, exist_ok=True)
+        (cgroup / name).write_text(value)
+    return memory.available_bytes(proc, cgroup)
+
+
+@pytest.mark.parametrize(
+    ("line", "limits", "want"),
+    [
+        ("0::/a/b\n", {}, 8 * GIB),
+        ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": f"{3 * GIB}\n"}, 3 * GIB),
+        ("0::/a/b\n", {"a/b/memory.max": f"{2 * GIB}", "a/memory.max": f"{3 * GIB}"}, 2 * GIB),
+        ("0::/\n", {"memory.max": f"{GIB}\n"}, GIB),
+        ("0::/a\n", {"a/memory.max": f"{64 * GIB}"}, 8 * GIB),
+        ("5:cpu:/x\n4:memory:/x\n", {"memory/x/memory.limit_in_bytes": f"{5 * GIB}"}, 5 * GIB),
+        ("4:memory:/x\n", {"memory/x/memory.limit_in_bytes": "9223372036854771712"}, 8 * GIB),
+    ],
+)
+def test_the_tightest_limit_counts(tmp_path: Path, line: str, limits: dict[str, str], want: int) -> None:
+    assert fake_system(tmp_path, line, limits) == want
+
+
+def test_this_machine_says_something_sensible() -> None:
+    assert 64 << 20 < memory.available_bytes() < 1 << 50
+
+
+def blocks(**kwargs: object) -> int:
+    defaults = {"bytes_per_block": 1000, "block_size": 16, "max_model_len": 160, "weight_bytes": 5000}
+    return memory.num_blocks(**{**defaults, **kwargs})  # type: ignore[arg-type]
+
+
+def test_the_order_of_precedence() -> None:
+    assert blocks(blocks=7, cache_bytes=10**6, utilization=0.5, available=10**6) == 7
+    assert blocks(cache_bytes=10_999, utilization=0.5, available=10**6) == 10
+    assert blocks(utilization=0.5, available=100_000) == 45  # half, less the weights
+    assert blocks(available=10**9) == 32 * 10  # room for 32 full sequences
+    assert blocks(available=100_000) == 40  # at most 40 %
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "param"),
+    [
+        ({"cache_bytes": 1999}, "kv_cache_memory"),
+        ({"utilization": 0.05, "available": 100_000}, "gpu_memory_utilization"),
+        ({"available": 1000}, "gpu_memory_utilization"),
+    ],
+)
+def test_no_room(kwargs: dict[str, int], param: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"2 blocks of 1000 bytes") as caught:
+        blocks(**kwargs)
+    assert caught.value.param == param
