@@ -13,5 +13,6 @@ void bind_sample(nb::module_& m);
 void bind_cpu_ops(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_model_runner(nb::module_& m);
+void bind_ops(nb::module_& m);
 
 }  // namespace octavo

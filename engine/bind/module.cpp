@@ -9,4 +9,5 @@ NB_MODULE(_engine, m) {
   octavo::bind_cpu_ops(m);
   octavo::bind_linear(m);
   octavo::bind_model_runner(m);
+  octavo::bind_ops(m);
 }

@@ -1,94 +1,203 @@
 #include "backend/cpu/attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
+#include <utility>
 
-#include "backend/cpu/kv_element.h"
+#include "backend/cpu/attention_plan.h"
 
 namespace octavo::cpu {
 namespace {
 
-// Softmax state of one token and head. Partitions are computed from scratch and merged left to right.
-struct Partial {
-  float max = -std::numeric_limits<float>::infinity();
-  float sum = 0.0f;
-  float* acc = nullptr;  // [v_dim]
+constexpr float kLog2E = 1.44269504088896340736f;
+
+// Long sequences that one step can spread over all threads.
+constexpr int kCutRows = 4;
+
+// One worker at one tile of queries for one KV head.
+class TileRunner {
+ public:
+  TileRunner(const AttentionParams& p, const AttentionKernels& kernels, const AttentionPlan& plan, int worker)
+      : p_(p), kernels_(kernels), plan_(plan), per_kv_head_(p.heads / p.kv_heads) {
+    auto* next = reinterpret_cast<float*>(plan.workers + worker * plan.worker_bytes);
+    auto take = [&next](size_t n) { return std::exchange(next, next + n); };
+    scratch_ = take(attention_scratch(p.v_dim));
+    q_ = take(static_cast<size_t>(kMaxTileQueries) * p.k_dim);
+    o_ = take(static_cast<size_t>(kMaxTileQueries) * p.v_dim);
+    m_ = take(kMaxTileQueries);
+    l_ = take(kMaxTileQueries);
+    lo_ = reinterpret_cast<int32_t*>(take(kMaxTileQueries));
+    hi_ = reinterpret_cast<int32_t*>(take(kMaxTileQueries));
+    queries_ = reinterpret_cast<TileQuery*>(next);
+  }
+
+  void run(const QueryTile& tile, int kv_head) {
+    find_queries(tile, kv_head);
+    clear();
+    const RowPartials& row = plan_.rows[queries_[0].row];
+    if (tile.finishes) {
+      append_partials();
+      if (row.own_count == 0) compute(tile.first, tile.last, kv_head);
+      finish();
+    } else if (tile.group >= 0 && row.prefix_count == 1) {
+      compute(tile.first, tile.last, kv_head);
+      store_states(tile, 0);
+    } else {
+      for (int partition = tile.first; partition < tile.last; ++partition) {
+        compute(partition, partition + 1, kv_head);
+        store_states(tile, partition);
+        clear();
+      }
+    }
+  }
+
+ private:
+  void find_queries(const QueryTile& tile, int kv_head) {
+    count_ = tile.count;
+    packed_ = false;
+    int member = tile.member, token = tile.token, head = tile.head;
+    auto row_of = [&] { return tile.group < 0 ? member : p_.prefix_groups[tile.group].rows[member]; };
+    for (int i = 0; i < count_; ++i) {
+      while (token == p_.rows[row_of()].n_tokens) {
+        ++member;
+        token = 0;
+      }
+      queries_[i] = {row_of(), token, kv_head * per_kv_head_ + head};
+      hi_[i] = p_.rows[row_of()].first_pos + token + 1;
+      lo_[i] = p_.window > 0 ? std::max(0, hi_[i] - p_.window) : 0;
+      if (++head == per_kv_head_) {
+        head = 0;
+        ++token;
+      }
+    }
+  }
+
+  void clear() {
+    std::fill(m_, m_ + count_, -std::numeric_limits<float>::infinity());
+    std::fill(l_, l_ + count_, 0.0f);
+    std::fill(o_, o_ + static_cast<size_t>(count_) * p_.v_dim, 0.0f);
+  }
+
+  // [tokens, heads, k_dim] to [query blocks, k_dim, 6], scaled for a softmax in base 2.
+  void pack_queries() {
+    const float scale = p_.softcap > 0.0f ? p_.scale / p_.softcap : p_.scale * kLog2E;
+    for (int i = 0; i < count_; ++i) {
+      const TileQuery& query = queries_[i];
+      const float* from =
+          p_.q + (p_.rows[query.row].first_token + query.token) * p_.ldq + static_cast<int64_t>(query.head) * p_.k_dim;
+      float* to = q_ + static_cast<size_t>(i / kQueryBlock) * kQueryBlock * p_.k_dim + i % kQueryBlock;
+      for (int d = 0; d < p_.k_dim; ++d) to[d * kQueryBlock] = from[d] * scale;
+    }
+    packed_ = true;
+  }
+
+  void compute(int first, int last, int kv_head) {
+    if (first >= last) return;
+    if (!packed_) pack_queries();
+    const KvLayer& cache = p_.cache;
+    const size_t head_elements = static_cast<size_t>(kv_head) * cache.block_size;
+    const size_t element = dtype_size(cache.dtype);
+    AttentionTile t;
+    t.q = q_;
+    t.count = count_;
+    t.lo = lo_;
+    t.hi = hi_;
+    t.m = m_;
+    t.l = l_;
+    t.o = o_;
+    t.scratch = scratch_;
+    t.k = cache.k + head_elements * p_.k_dim * element;
+    t.v = cache.v + head_elements * p_.v_dim * element;
+    t.k_stride = cache.k_stride;
+    t.v_stride = cache.v_stride;
+    t.block_table = p_.rows[queries_[0].row].block_table;
+    t.block_size = cache.block_size;
+    t.k_dim = p_.k_dim;
+    t.v_dim = p_.v_dim;
+    t.softcap = p_.softcap > 0.0f ? p_.softcap * kLog2E : 0.0f;
+    kernels_.partitions[static_cast<int>(cache.dtype)](t, first, last);
+  }
+
+  float* slot(int64_t base, int count, const TileQuery& query, int index) const {
+    return plan_.slot(base + (static_cast<int64_t>(query.token) * p_.heads + query.head) * count + index, p_.v_dim);
+  }
+
+  void store_states(const QueryTile& tile, int partition) {
+    for (int i = 0; i < count_; ++i) {
+      const RowPartials& row = plan_.rows[queries_[i].row];
+      float* to = tile.group >= 0 ? slot(row.prefix_base, row.prefix_count, queries_[i], partition)
+                                  : slot(row.own_base, row.own_count, queries_[i], partition - row.first);
+      to[0] = m_[i];
+      to[1] = l_[i];
+      std::copy_n(o_ + static_cast<size_t>(i) * p_.v_dim, p_.v_dim, to + 2);
+    }
+  }
+
+  void append_partials() {
+    for (int i = 0; i < count_; ++i) {
+      const RowPartials& row = plan_.rows[queries_[i].row];
+      auto append = [&](int64_t base, int count) {
+        for (int n = 0; n < count; ++n) {
+          const float* from = slot(base, count, queries_[i], n);
+          kernels_.combine(m_[i], l_[i], o_ + static_cast<size_t>(i) * p_.v_dim, from[0], from[1], from + 2, p_.v_dim);
+        }
+      };
+      append(row.prefix_base, row.prefix_count);
+      append(row.own_base, row.own_count);
+    }
+  }
+
+  void finish() {
+    for (int i = 0; i < count_; ++i) {
+      const TileQuery& query = queries_[i];
+      float* out = p_.out + (p_.rows[query.row].first_token + query.token) * p_.ldo +
+                   static_cast<int64_t>(query.head) * p_.v_dim;
+      const float* sink = p_.sinks ? p_.sinks + query.head : nullptr;
+      kernels_.finish(m_[i], l_[i], o_ + static_cast<size_t>(i) * p_.v_dim, sink, p_.v_dim, out);
+    }
+  }
+
+  const AttentionParams& p_;
+  const AttentionKernels& kernels_;
+  const AttentionPlan& plan_;
+  int per_kv_head_;
+  float* scratch_;
+  float* q_;
+  float* o_;
+  float* m_;
+  float* l_;
+  int32_t* lo_;
+  int32_t* hi_;
+  TileQuery* queries_;
+  int count_ = 0;
+  bool packed_ = false;
 };
-
-float score(const AttentionParams& p, const float* q, const std::byte* k_head, int slot) {
-  float dot = 0.0f;
-  for (int d = 0; d < p.k_dim; ++d) {
-    dot += q[d] * load_kv(p.cache.dtype, k_head, static_cast<size_t>(d) * p.cache.block_size + slot);
-  }
-  dot *= p.scale;
-  return p.softcap > 0.0f ? p.softcap * std::tanh(dot / p.softcap) : dot;
-}
-
-void attend_partition(const AttentionParams& p, const AttentionRow& row, const float* q, int kv_head, int begin,
-                      int end, float* scores, Partial& out) {
-  const KvLayer& cache = p.cache;
-  const size_t element = dtype_size(cache.dtype), size = cache.block_size;
-  for (int i = begin; i < end; ++i) {
-    const std::byte* k = cache.k + row.block_table[i / size] * cache.k_stride + kv_head * p.k_dim * size * element;
-    scores[i - begin] = score(p, q, k, i % size);
-    out.max = std::max(out.max, scores[i - begin]);
-  }
-  std::fill(out.acc, out.acc + p.v_dim, 0.0f);
-  for (int i = begin; i < end; ++i) {
-    const float weight = std::exp(scores[i - begin] - out.max);
-    out.sum += weight;
-    const std::byte* v = cache.v + row.block_table[i / size] * cache.v_stride + kv_head * p.v_dim * size * element;
-    for (int d = 0; d < p.v_dim; ++d) out.acc[d] += weight * load_kv(cache.dtype, v, (i % size) * p.v_dim + d);
-  }
-}
-
-void merge(Partial& total, const Partial& part, int v_dim) {
-  const float max = std::max(total.max, part.max);
-  const float a = std::exp(total.max - max), b = std::exp(part.max - max);
-  total.sum = total.sum * a + part.sum * b;
-  for (int d = 0; d < v_dim; ++d) total.acc[d] = total.acc[d] * a + part.acc[d] * b;
-  total.max = max;
-}
 
 }  // namespace
 
 size_t attention_workspace(const WorkspaceLimits& limits, int threads) {
-  return static_cast<size_t>(threads) * (kAttentionPartition + 2 * limits.max_head_dim) * sizeof(float);
+  const int64_t partitions = limits.max_positions / kAttentionPartition + 1;
+  const int64_t slots = static_cast<int64_t>(limits.max_heads) * (limits.max_tokens + kCutRows * partitions);
+  return attention_fixed_bytes(limits.max_tokens, limits.max_tokens, limits.max_tokens, limits.max_heads,
+                               limits.max_head_dim, limits.max_head_dim, threads) +
+         slots * (limits.max_head_dim + 2) * sizeof(float);
 }
 
-void attention(CpuQueue& queue, const Kernels&, const AttentionParams& p) {
-  const size_t per_worker = kAttentionPartition + 2 * p.v_dim;
-  auto* scratch = reinterpret_cast<float*>(queue.workspace(queue.pool().threads() * per_worker * sizeof(float)));
-  for (int r = 0; r < p.num_rows; ++r) {
-    const AttentionRow& row = p.rows[r];
-    queue.pool().run(row.n_tokens * p.heads, [&](int tile, int worker) {
-      const int t = tile / p.heads, head = tile % p.heads, kv_head = head / (p.heads / p.kv_heads);
-      const int last = row.first_pos + t;
-      const int first = p.window > 0 ? std::max(0, last - p.window + 1) : 0;
-      float* scores = scratch + worker * per_worker;
-      const float* q = p.q + (row.first_token + t) * p.ldq + head * p.k_dim;
-      Partial total, part;
-      total.acc = scores + kAttentionPartition;
-      part.acc = total.acc + p.v_dim;
-      std::fill(total.acc, total.acc + p.v_dim, 0.0f);
-      for (int base = first / kAttentionPartition * kAttentionPartition; base <= last; base += kAttentionPartition) {
-        part.max = -std::numeric_limits<float>::infinity();
-        part.sum = 0.0f;
-        attend_partition(p, row, q, kv_head, std::max(base, first), std::min(base + kAttentionPartition, last + 1),
-                         scores, part);
-        merge(total, part, p.v_dim);
-      }
-      if (p.sinks) {
-        const float max = std::max(total.max, p.sinks[head]);
-        const float a = std::exp(total.max - max);
-        total.sum = total.sum * a + std::exp(p.sinks[head] - max);
-        for (int d = 0; d < p.v_dim; ++d) total.acc[d] *= a;
-      }
-      float* out = p.out + (row.first_token + t) * p.ldo + head * p.v_dim;
-      for (int d = 0; d < p.v_dim; ++d) out[d] = total.acc[d] / total.sum;
+void attention(CpuQueue& queue, const Kernels& kernels, const AttentionParams& p) {
+  ThreadPool& pool = queue.pool();
+  int num_tokens = 0;
+  for (int r = 0; r < p.num_rows; ++r) num_tokens += p.rows[r].n_tokens;
+  if (num_tokens == 0) return;
+  std::byte* workspace = queue.workspace(
+      attention_fixed_bytes(p.num_rows, p.num_prefix_groups, num_tokens, p.heads, p.k_dim, p.v_dim, pool.threads()));
+  const AttentionPlan plan = plan_attention(p, pool.threads(), workspace, queue.workspace_bytes());
+  auto pass = [&](const QueryTile* tiles, int count) {
+    pool.run(count * p.kv_heads, [&](int job, int worker) {
+      TileRunner(p, kernels.attention, plan, worker).run(tiles[job / p.kv_heads], job % p.kv_heads);
     });
-  }
+  };
+  pass(plan.tiles, plan.first_pass);
+  pass(plan.tiles + plan.first_pass, plan.second_pass);
 }
 
 }  // namespace octavo::cpu

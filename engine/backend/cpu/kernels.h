@@ -1,5 +1,7 @@
 #pragma once
+#include "backend/cpu/attention_kernels.h"
 #include "backend/cpu/isa.h"
+#include "backend/cpu/kv_kernels.h"
 #include "backend/cpu/linear_kernels.h"
 #include "backend/cpu/row_kernels.h"
 
@@ -11,6 +13,8 @@ namespace octavo {
 struct Kernels {
   RowKernels rows;
   LinearKernels linear;
+  KvKernels kv;
+  AttentionKernels attention;
 };
 
 const Kernels& kernels_for(Isa isa);

@@ -6,7 +6,9 @@ Isa detect_isa() { return Isa::kBaseline; }
 
 const Kernels& kernels_for(Isa) {
   static const Kernels baseline{kRowKernelsBaseline,
-                                {kDenseBaseline, kNibbleBaseline, kByteBaseline, kQuantizeBaseline}};
+                                {kDenseBaseline, kNibbleBaseline, kByteBaseline, kQuantizeBaseline},
+                                kKvKernelsBaseline,
+                                kAttentionKernelsBaseline};
   return baseline;
 }
 

@@ -10,8 +10,11 @@ Isa detect_isa() {
 
 const Kernels& kernels_for(Isa isa) {
   static const Kernels baseline{kRowKernelsBaseline,
-                                {kDenseBaseline, kNibbleBaseline, kByteBaseline, kQuantizeBaseline}};
-  static const Kernels avx2{kRowKernelsBaseline, {kDenseAvx2, kNibbleAvx2, kByteAvx2, kQuantizeAvx2}};
+                                {kDenseBaseline, kNibbleBaseline, kByteBaseline, kQuantizeBaseline},
+                                kKvKernelsBaseline,
+                                kAttentionKernelsBaseline};
+  static const Kernels avx2{
+      kRowKernelsAvx2, {kDenseAvx2, kNibbleAvx2, kByteAvx2, kQuantizeAvx2}, kKvKernelsAvx2, kAttentionKernelsAvx2};
   return isa == Isa::kAvx2 ? avx2 : baseline;
 }
 

@@ -7,26 +7,29 @@ size_t side_bytes(const KvGroup& group, int block_size, int dim) {
   return static_cast<size_t>(group.kv_heads) * dim * block_size * dtype_size(group.dtype);
 }
 
-// Layer after layer, K blocks then V blocks. Pages are touched on first use, low blocks first.
+// Block after block; in a block layer after layer, K before V. Pages are touched on first use, so resident memory grows
+// with the highest block in use: layers in regions of their own would each touch a huge page for the first token.
 class CpuKvPool final : public KvPool {
  public:
   CpuKvPool(const KvGroup& group, int block_size, int num_blocks)
       : k_bytes_(side_bytes(group, block_size, group.k_dim)),
         v_bytes_(side_bytes(group, block_size, group.v_dim)),
+        block_bytes_(kv_block_bytes(group, block_size)),
         dtype_(group.dtype),
         block_size_(block_size),
         num_blocks_(num_blocks),
-        memory_(kv_block_bytes(group, block_size) * num_blocks) {}
+        memory_(block_bytes_ * num_blocks) {}
 
   KvLayer layer(int index) const override {
-    std::byte* begin = memory_.data() + (k_bytes_ + v_bytes_) * num_blocks_ * index;
-    return {begin, begin + k_bytes_ * num_blocks_, k_bytes_, v_bytes_, dtype_, block_size_, num_blocks_};
+    std::byte* k = memory_.data() + (k_bytes_ + v_bytes_) * index;
+    return {k, k + k_bytes_, block_bytes_, block_bytes_, dtype_, block_size_, num_blocks_};
   }
   size_t bytes() const override { return memory_.size(); }
 
  private:
   size_t k_bytes_;
   size_t v_bytes_;
+  size_t block_bytes_;
   DType dtype_;
   int block_size_;
   int num_blocks_;

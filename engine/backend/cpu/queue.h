@@ -17,6 +17,7 @@ class CpuQueue final : public Queue {
   ThreadPool& pool() { return pool_; }
   // 64-byte aligned scratch of the op that runs; Error(kInternal) when the op exceeds the reserved limits.
   std::byte* workspace(size_t bytes);
+  size_t workspace_bytes() const { return workspace_.size(); }
 
  private:
   ThreadPool pool_;

@@ -10,5 +10,6 @@ struct RowKernels {
 };
 
 extern const RowKernels kRowKernelsBaseline;
+extern const RowKernels kRowKernelsAvx2;
 
 }  // namespace octavo

@@ -1,0 +1,136 @@
+#pragma once
+// Blocks of queries over partitions of keys. Included by one file per instruction set, after its vec8 header.
+#include "backend/cpu/attention_micro.h"
+
+namespace octavo {
+namespace {
+
+void combine(float& m, float& l, float* o, float pm, float pl, const float* po, int v_dim) {
+  if (pm == kNegInf) return;
+  if (m == kNegInf) {
+    m = pm;
+    l = pl;
+    __builtin_memcpy(o, po, sizeof(float) * v_dim);
+    return;
+  }
+  const float top = pm > m ? pm : m;
+  const Vec a = exp2_nonpositive(splat(m - top));
+  const Vec b = exp2_nonpositive(splat(pm - top));
+  m = top;
+  l = fma(l, a[0], pl * b[0]);
+  int d = 0;
+  for (; d + 8 <= v_dim; d += 8) store(o + d, fma(load(o + d), a, load(po + d) * b));
+  for (; d < v_dim; ++d) o[d] = fma(o[d], a[0], po[d] * b[0]);
+}
+
+void finish(float m, float l, const float* o, const float* sink, int v_dim, float* out) {
+  float factor = 1.0f / l;
+  if (sink) {
+    const float s = *sink * kLog2E;
+    const float top = s > m ? s : m;
+    const float a = exp2_nonpositive(splat(m - top))[0];
+    factor = a / fma(l, a, exp2_nonpositive(splat(s - top))[0]);
+  }
+  int d = 0;
+  for (; d + 8 <= v_dim; d += 8) store(out + d, load(o + d) * splat(factor));
+  for (; d < v_dim; ++d) out[d] = o[d] * factor;
+}
+
+// Queries [i0, i0 + NQ) over the partition that starts at `start`.
+template <class T, int NQ>
+void query_block(const AttentionTile& t, const PartitionView<T>& view, int i0, int start) {
+  int lo[NQ], hi[NQ];
+  int first = kPartition, last = 0;                // seen by any
+  int common_first = 0, common_last = kPartition;  // seen by all
+  for (int i = 0; i < NQ; ++i) {
+    lo[i] = t.lo[i0 + i] > start ? t.lo[i0 + i] - start : 0;
+    hi[i] = t.hi[i0 + i] - start < kPartition ? t.hi[i0 + i] - start : kPartition;
+    if (lo[i] >= hi[i]) lo[i] = hi[i] = 0;
+    if (lo[i] < hi[i] && lo[i] < first) first = lo[i];
+    if (lo[i] > common_first) common_first = lo[i];
+    if (hi[i] > last) last = hi[i];
+    if (hi[i] < common_last) common_last = hi[i];
+  }
+  if (first >= last) return;
+  float* s = t.scratch;
+  float* acc = s + kQueryBlock * kPartition;
+  const int ld = (t.v_dim + 7) / 8 * 8;
+  score_range<T, NQ>(t.q + static_cast<size_t>(i0) * t.k_dim, view, first / 8, (last + 7) / 8, t.k_dim, s);
+  float m[NQ], l[NQ];
+  for (int i = 0; i < NQ; ++i) {
+    if (lo[i] < hi[i]) softmax(s + i * kPartition, lo[i], hi[i], t.softcap, m[i], l[i]);
+  }
+  if (common_first == first && common_last == last) {
+    weigh_range<T, NQ>(s, view, first, last, t.v_dim, acc, ld, true);
+  } else {
+    // A value that a query does not see is not even multiplied by 0: it may be NaN. The edges go query by query.
+    if (common_first > common_last) common_first = common_last = last;
+    for (int i = 0; i < NQ; ++i) {
+      const int edge = common_first < hi[i] ? common_first : hi[i];
+      weigh_range<T, 1>(s + i * kPartition, view, lo[i], edge > lo[i] ? edge : lo[i], t.v_dim, acc + i * ld, ld, true);
+    }
+    weigh_range<T, NQ>(s, view, common_first, common_last, t.v_dim, acc, ld, false);
+    for (int i = 0; i < NQ; ++i) {
+      if (common_last < hi[i]) {
+        weigh_range<T, 1>(s + i * kPartition, view, common_last, hi[i], t.v_dim, acc + i * ld, ld, false);
+      }
+    }
+  }
+  for (int i = 0; i < NQ; ++i) {
+    const int n = i0 + i;
+    if (lo[i] < hi[i])
+      combine(t.m[n], t.l[n], t.o + static_cast<size_t>(n) * t.v_dim, m[i], l[i], acc + i * ld, t.v_dim);
+  }
+}
+
+template <class T>
+void partitions(const AttentionTile& t, int first, int last) {
+  int seen_lo = t.lo[0], seen_hi = t.hi[0];
+  for (int i = 1; i < t.count; ++i) {
+    if (t.lo[i] < seen_lo) seen_lo = t.lo[i];
+    if (t.hi[i] > seen_hi) seen_hi = t.hi[i];
+  }
+  PartitionView<T> view;
+  view.block_size = t.block_size;
+  view.block_shift = __builtin_ctz(t.block_size);
+  for (int p = first; p < last; ++p) {
+    const int start = p * kPartition;
+    // Only blocks that a query sees: the table may end there, and entries before a window may be stale.
+    const int begin = seen_lo > start ? seen_lo : start;
+    const int end = seen_hi < start + kPartition ? seen_hi : start + kPartition;
+    for (int b = begin >> view.block_shift; b << view.block_shift < end; ++b) {
+      const size_t block = static_cast<size_t>(t.block_table[b]);
+      const int place = b - (start >> view.block_shift);
+      view.k[place] = reinterpret_cast<const T*>(t.k + block * t.k_stride);
+      view.v[place] = reinterpret_cast<const T*>(t.v + block * t.v_stride);
+    }
+    for (int i = 0; i < t.count; i += kQueryBlock) {
+      switch (t.count - i) {
+        case 1:
+          query_block<T, 1>(t, view, i, start);
+          break;
+        case 2:
+          query_block<T, 2>(t, view, i, start);
+          break;
+        case 3:
+          query_block<T, 3>(t, view, i, start);
+          break;
+        case 4:
+          query_block<T, 4>(t, view, i, start);
+          break;
+        case 5:
+          query_block<T, 5>(t, view, i, start);
+          break;
+        default:
+          query_block<T, 6>(t, view, i, start);
+          break;
+      }
+    }
+  }
+}
+
+constexpr AttentionKernels kAttentionKernels = {
+    {partitions<float>, partitions<F16>, partitions<BF16>}, combine, finish};
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,48 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace octavo {
+
+// Queries are worked on in blocks of six: 6 x 16 accumulators fill the sixteen registers of AVX2.
+inline constexpr int kQueryBlock = 6;
+
+// Queries that read the same keys of one KV head, and where their running softmax stands.
+// A state (m, l, o) is the maximum, the sum and the unnormalised output over the partitions done so far, in base 2;
+// an empty one has m = -infinity. Visible positions of query i: [lo[i], hi[i]).
+struct AttentionTile {
+  const float* q = nullptr;  // [ceil(count / 6), k_dim, 6], scaled; the lanes of absent queries are never read
+  int count = 0;
+  const int32_t* lo = nullptr;   // [count]
+  const int32_t* hi = nullptr;   // [count]
+  float* m = nullptr;            // [count]
+  float* l = nullptr;            // [count]
+  float* o = nullptr;            // [count, v_dim]
+  float* scratch = nullptr;      // [attention_scratch(v_dim)]
+  const std::byte* k = nullptr;  // block b of this head at k + b * k_stride: [k_dim, block_size]
+  const std::byte* v = nullptr;  // block b of this head at v + b * v_stride: [block_size, v_dim]
+  size_t k_stride = 0;
+  size_t v_stride = 0;
+  const int32_t* block_table = nullptr;
+  int block_size = 16;  // a multiple of 8 that divides the partition
+  int k_dim = 0;
+  int v_dim = 0;
+  float softcap = 0.0f;  // 0: off; else the q were divided by the cap, and this is cap * log2(e)
+};
+
+constexpr int attention_scratch(int v_dim) { return kQueryBlock * (128 + (v_dim + 7) / 8 * 8); }
+
+// The inner loops of one instruction set.
+struct AttentionKernels {
+  // Advances the states over partitions [first, last). One function per cache type: f32, f16, bf16.
+  void (*partitions[3])(const AttentionTile& tile, int first, int last);
+  // Appends the partial state (pm, pl, po) to (m, l, o): the one formula by which partitions combine.
+  void (*combine)(float& m, float& l, float* o, float pm, float pl, const float* po, int v_dim);
+  // out = o / l, the sink (in natural units, null: none) counted in l.
+  void (*finish)(float m, float l, const float* o, const float* sink, int v_dim, float* out);
+};
+
+extern const AttentionKernels kAttentionKernelsBaseline;
+extern const AttentionKernels kAttentionKernelsAvx2;
+
+}  // namespace octavo

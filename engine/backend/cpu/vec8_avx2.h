@@ -1,0 +1,40 @@
+#pragma once
+#include <immintrin.h>
+
+#include <cstdint>
+
+// Eight floats on AVX2 + FMA + F16C. Included only by files compiled for that instruction set; vec8_baseline.h offers
+// the same names elsewhere. Internal linkage: no function of this file may serve another one.
+namespace octavo {
+namespace {
+
+#define OCTAVO_INLINE inline __attribute__((always_inline))
+
+using Vec = __m256;
+using VecI = int32_t __attribute__((vector_size(32)));
+struct F16 {
+  uint16_t bits;
+};
+struct BF16 {
+  uint16_t bits;
+};
+
+OCTAVO_INLINE Vec splat(float x) { return _mm256_set1_ps(x); }
+OCTAVO_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+OCTAVO_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+OCTAVO_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
+OCTAVO_INLINE Vec select(VecI mask, Vec a, Vec b) { return _mm256_blendv_ps(b, a, reinterpret_cast<Vec>(mask)); }
+
+OCTAVO_INLINE Vec load(const float* p) { return _mm256_loadu_ps(p); }
+OCTAVO_INLINE Vec load(const F16* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+OCTAVO_INLINE Vec load(const BF16* p) {
+  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+OCTAVO_INLINE void store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
+OCTAVO_INLINE void store(F16* p, Vec v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,286 @@
+"""The engine's kernels on torch CPU tensors or NumPy arrays, without a copy.
+
+Activations are float32; the paged key-value cache is float32, float16 or bfloat16. One layer's cache is two tensors::
+
+    k_cache  [num_blocks, kv_heads, k_dim, block_size]
+    v_cache  [num_blocks, kv_heads, block_size, v_dim]
+
+with ``block_size`` 8, 16 or 32. A *slot* is ``block * block_size + offset``. A sequence's block table lists the blocks
+that hold its positions in order, so position ``p`` lies in slot
+``block_tables[s, p // block_size] * block_size + p % block_size`` (PagedAttention, Kwon et al., SOSP 2023).
+
+Every element of a result depends on its own row alone: neither the other sequences of a call, nor how a prompt is cut
+into calls, nor the number of threads changes a bit of it.
+
+A tensor that is not contiguous, on another device, of another dtype or that requires grad raises
+:class:`octavo.errors.InvalidArgumentError` naming the argument. Index arguments (``positions``, ``slot_mapping``,
+``seq_lens``, ``query_lens``) are int32 or int64 and may be plain lists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from octavo import _engine
+
+if TYPE_CHECKING:
+    import torch
+
+Tensor: TypeAlias = "torch.Tensor | np.ndarray[Any, Any]"
+Indices: TypeAlias = "torch.Tensor | np.ndarray[Any, Any] | Sequence[int]"
+
+__all__ = [
+    "Context",
+    "copy_blocks",
+    "paged_attention",
+    "rms_norm",
+    "rope",
+    "rope_table",
+    "silu_and_mul",
+    "write_kv",
+]
+
+
+class Context:
+    """Threads and workspace for the kernels; calls on one context run one after the other.
+
+    Args:
+        threads: how many threads, the caller included; 0 takes all CPUs that the process may use.
+        isa: the instruction set, ``"baseline"`` or ``"avx2"``; empty takes the best one of this machine.
+
+    Every function of this module takes ``context``; without it they share one context with the defaults.
+    """
+
+    def __init__(self, threads: int = 0, isa: str = "") -> None:
+        self._ops = _engine.CpuOps(threads, isa)
+        self._lock = threading.Lock()
+
+    @property
+    def threads(self) -> int:
+        """Threads at work in a call, the caller included."""
+        return int(self._ops.threads)
+
+    @property
+    def isa(self) -> str:
+        """Name of the instruction set in use."""
+        return str(self._ops.isa)
+
+
+@functools.cache
+def _default_context() -> Context:
+    return Context()
+
+
+@contextlib.contextmanager
+def _kernels(context: Context | None) -> Iterator[_engine.CpuOps]:
+    chosen = context or _default_context()
+    with chosen._lock:
+        yield chosen._ops
+
+
+def _indices(values: Indices) -> Tensor:
+    return np.asarray(values, dtype=np.int64) if isinstance(values, Sequence) else values
+
+
+def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return np.empty(shape, np.float32) if isinstance(like, np.ndarray) else like.new_empty(shape)
+
+
+def _shape(x: Any, name: str) -> tuple[int, ...]:
+    shape = getattr(x, "shape", None)
+    if shape is None:
+        raise TypeError(f"{name} must be a torch CPU tensor or a NumPy array, got {type(x).__name__}")
+    return tuple(shape)
+
+
+def paged_attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_tables: Tensor,
+    seq_lens: Indices,
+    query_lens: Indices | None = None,
+    *,
+    scale: float,
+    window: int = 0,
+    softcap: float = 0.0,
+    sinks: Tensor | None = None,
+    prefix_groups: Sequence[tuple[Sequence[int], int]] = (),
+    out: Tensor | None = None,
+    context: Context | None = None,
+) -> Tensor:
+    """Causal attention of the newest tokens of each sequence over its paged cache, prefill and decode alike.
+
+    The last ``query_lens[s]`` positions of sequence ``s`` are the queries; their keys and values must already be in
+    the cache (:func:`write_kv`). A query sees every position up to its own. Slots it does not see may hold anything,
+    NaN included. Query heads share key heads in consecutive groups (grouped-query attention, Ainslie et al., 2023).
+
+    Args:
+        q: ``[num_tokens, heads, k_dim]`` float32, sequence after sequence, ``num_tokens = sum(query_lens)``.
+        k_cache: ``[num_blocks, kv_heads, k_dim, block_size]``; ``heads`` is a multiple of ``kv_heads``.
+        v_cache: ``[num_blocks, kv_heads, block_size, v_dim]``.
+        block_tables: ``[num_seqs, max_blocks]`` int32; entries past a sequence's end are not read.
+        seq_lens: ``[num_seqs]`` tokens of each sequence, the queries included.
+        query_lens: ``[num_seqs]``; by default one query each (decode).
+        scale: factor on ``q · k``, usually ``k_dim ** -0.5``.
+        window: how many positions a query sees, its own included; 0 means all.
+        softcap: ``c`` in ``c * tanh(score / c)`` applied before the softmax; 0 means off.
+        sinks: ``[heads]`` float32, a score per head that joins the softmax's sum with no value behind it.
+        prefix_groups: ``(rows, partitions)`` pairs: sequences whose first ``partitions * 128`` positions lie in the
+            same blocks, all of them visible to each query. Their keys are then read once for the group; the bits of
+            the result stay the same.
+        out: ``[num_tokens, heads, v_dim]`` float32 for the result.
+        context: threads to use.
+
+    Returns:
+        ``out``, or a new tensor of its shape.
+    """
+    if query_lens is None:
+        query_lens = np.ones(_shape(block_tables, "block_tables")[:1], np.int64)
+    if out is None:
+        out = _empty(q, (*_shape(q, "q")[:2], *_shape(v_cache, "v_cache")[3:]))
+    with _kernels(context) as kernels:
+        _engine.paged_attention(kernels, 
+        q, k_cache, v_cache, block_tables, _indices(seq_lens), _indices(query_lens),
+        scale, window, softcap, sinks, [(list(rows), n) for rows, n in prefix_groups], out,
+    )  # fmt: skip
+    return out
+
+
+def write_kv(
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Indices,
+    *,
+    context: Context | None = None,
+) -> None:
+    """Writes one key and value per token into the cache, rounded to its dtype (to nearest, ties to even).
+
+    Args:
+        k: ``[num_tokens, kv_heads, k_dim]`` float32.
+        v: ``[num_tokens, kv_heads, v_dim]`` float32.
+        k_cache: ``[num_blocks, kv_heads, k_dim, block_size]``, written in place.
+        v_cache: ``[num_blocks, kv_heads, block_size, v_dim]``, written in place.
+        slot_mapping: ``[num_tokens]`` slots; -1 leaves a token out.
+        context: threads to use.
+    """
+    with _kernels(context) as kernels:
+        _engine.write_kv(kernels, k, v, k_cache, v_cache, _indices(slot_mapping))
+
+
+def copy_blocks(
+    k_cache: Tensor,
+    v_cache: Tensor,
+    copies: Sequence[tuple[int, int] | tuple[int, int, int]],
+    *,
+    context: Context | None = None,
+) -> None:
+    """Copies blocks inside the cache, in place and in order: a later copy reads what an earlier one wrote.
+
+    Args:
+        k_cache: ``[num_blocks, kv_heads, k_dim, block_size]``.
+        v_cache: ``[num_blocks, kv_heads, block_size, v_dim]``.
+        copies: ``(source, target)``, or ``(source, target, slots)`` for the first ``slots`` slots of the block only.
+        context: threads to use.
+    """
+    block_size = _shape(k_cache, "k_cache")[-1]
+    full = [tuple(copy) if len(copy) == 3 else (*copy, block_size) for copy in copies]
+    with _kernels(context) as kernels:
+        _engine.copy_blocks(kernels, k_cache, v_cache, full)
+
+
+def rms_norm(
+    x: Tensor, weight: Tensor, eps: float, out: Tensor | None = None, *, context: Context | None = None
+) -> Tensor:
+    """``x / sqrt(mean(x²) + eps) * weight`` over the last dimension (Zhang and Sennrich, 2019).
+
+    Args:
+        x: ``[..., dim]`` float32.
+        weight: ``[dim]`` float32.
+        eps: added to the mean of squares.
+        out: float32 in the shape of ``x``; may be ``x`` itself.
+        context: threads to use.
+
+    Returns:
+        ``out``, or a new tensor.
+    """
+    if out is None:
+        out = _empty(x, _shape(x, "x"))
+    with _kernels(context) as kernels:
+        _engine.rms_norm(kernels, x, weight, eps, out)
+    return out
+
+
+def silu_and_mul(x: Tensor, out: Tensor | None = None, *, context: Context | None = None) -> Tensor:
+    """``silu(x[..., :dim]) * x[..., dim:]``, the gate of SwiGLU (Shazeer, 2020).
+
+    Args:
+        x: ``[..., 2 * dim]`` float32.
+        out: ``[..., dim]`` float32.
+        context: threads to use.
+
+    Returns:
+        ``out``, or a new tensor.
+    """
+    if out is None:
+        *rows, width = _shape(x, "x")
+        out = _empty(x, (*rows, width // 2))
+    with _kernels(context) as kernels:
+        _engine.silu_and_mul(kernels, x, out)
+    return out
+
+
+def rope_table(
+    max_positions: int,
+    rotary_dim: int,
+    theta: float = 10000.0,
+    *,
+    inv_freq: Sequence[float] | np.ndarray[Any, Any] | None = None,
+) -> np.ndarray[Any, Any]:
+    """Cosines and sines for :func:`rope`.
+
+    Args:
+        max_positions: rows of the table.
+        rotary_dim: dimensions that are rotated, even.
+        theta: base of the geometric series of frequencies.
+        inv_freq: ``[rotary_dim // 2]`` frequencies in radians per position, for scaled variants; overrides ``theta``.
+
+    Returns:
+        ``[max_positions, rotary_dim]`` float32: ``cos`` in the first half, ``sin`` in the second
+        (``torch.from_numpy`` shares it).
+    """
+    if rotary_dim <= 0 or rotary_dim % 2:
+        raise ValueError(f"rotary_dim must be even and positive, got {rotary_dim}")
+    if inv_freq is None:
+        inv_freq = theta ** -(np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim)
+    frequencies = np.asarray(inv_freq, dtype=np.float64)
+    if frequencies.shape != (rotary_dim // 2,):
+        raise ValueError(f"inv_freq must have shape ({rotary_dim // 2},), got {frequencies.shape}")
+    angles = np.arange(max_positions, dtype=np.float64)[:, None] * frequencies
+    return np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def rope(
+    q: Tensor, k: Tensor, positions: Indices, rope_table: Tensor, *, context: Context | None = None
+) -> None:
+    """Rotates ``q`` and ``k`` in place by their positions (RoFormer, Su et al., 2021), in halves.
+
+    Dimension ``i`` pairs with ``i + rotary_dim // 2``; dimensions from ``rotary_dim`` on stay as they are.
+
+    Args:
+        q: ``[num_tokens, heads, head_dim]`` float32.
+        k: ``[num_tokens, kv_heads, head_dim]`` float32.
+        positions: ``[num_tokens]`` rows of the table.
+        rope_table: ``[max_positions, rotary_dim]`` float32, from :func:`rope_table`.
+        context: threads to use.
+    """
+    with _kernels(context) as kernels:
+        _engine.rope(kernels, q, k, _indices(positions), rope_table)
