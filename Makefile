@@ -55,7 +55,7 @@ lint: install-test  ## Check formatting, lint rules and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	git ls-files '*.cpp' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
-	cp "$$($(BIN)/python -c 'import octavo._engine as e, pathlib; print(pathlib.Path(e.__file__).with_name("_engine.pyi"))')" python/octavo/
+	cp -r "$$($(BIN)/python -c 'import octavo._engine as e, pathlib; print(pathlib.Path(e.__file__).parent / "_engine")')" python/octavo/
 	$(BIN)/mypy
 
 format: install-test  ## Rewrite files to the house format
@@ -70,4 +70,4 @@ wheel: install-test  ## Build dist/*.whl and check it with auditwheel
 
 clean:  ## Remove what was built; keep .venv
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f $(VENV)/installed python/octavo/_engine.pyi
+	rm -rf $(VENV)/installed python/octavo/_engine
