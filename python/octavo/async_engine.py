@@ -1,0 +1,163 @@
+"""``AsyncEngine``: the same engine for programs that run an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from octavo.engine_args import EngineArgs
+from octavo.errors import InvalidArgumentError
+from octavo.loading import LoadedModel, load
+from octavo.models.hub import DEFAULT_MODEL
+from octavo.output_builder import OutputBuilder
+from octavo.outputs import RequestOutput
+from octavo.prompts import Prompt, prepare
+from octavo.sampling_params import RequestOutputKind, SamplingParams
+from octavo.token_stream import MAX_BACKLOG, LoopReader, TokenStream
+from octavo.tokenizer import Tokenizer
+
+# Tokenizing less than this many characters is quicker than the way to another thread and back.
+_INLINE_CHARACTERS = 4096
+
+
+class AsyncEngine:
+    """A model for ``async for``: many requests at once, each a stream of its own.
+
+    All requests of a loop share one file descriptor; a wake-up of the loop takes in what every one of them has.
+
+    Args:
+        model, kwargs: as for ``octavo.LLM``; or a ``LoadedModel``, which is then shared.
+    """
+
+    def __init__(self, model: Any = DEFAULT_MODEL, **kwargs: Any) -> None:
+        if isinstance(model, LoadedModel):
+            if kwargs:
+                raise InvalidArgumentError(
+                    f"{next(iter(kwargs))} has no effect on a loaded model", param="model"
+                )
+            self.model = model
+        else:
+            self.model = load(EngineArgs.from_kwargs({"model": model, **kwargs}))
+        self._readers: dict[int, LoopReader] = {}
+        self._requests: dict[str, TokenStream] = {}
+        self._counter = itertools.count()
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self.model.require_tokenizer("text")
+
+    def submit(
+        self,
+        ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        namespace: int = 0,
+        priority: int = 0,
+        max_backlog: int = MAX_BACKLOG,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> TokenStream:
+        """Hand token ids to the engine and get the stream of its deltas: the way with the least overhead.
+
+        Args:
+            ids: the prompt, ids within the vocabulary.
+            namespace: equal prompts share their cache only within one namespace.
+            priority: smaller runs first.
+            max_backlog: deltas that may wait to be read; a reader that falls further behind has its request aborted.
+            loop: where the stream is read; the running loop by default. From another thread it must be given, and the
+                engine must have been used on it before (``attach``).
+
+        Raises:
+            RefusedError: the request can never be served, with the numbers.
+        """
+        reader = self.attach() if loop is None else self._readers.get(id(loop))
+        if reader is None or reader.loop is not (loop or reader.loop):
+            raise InvalidArgumentError("loop is not attached: call attach() on it first", param="loop")
+        return reader.submit(ids, params, namespace=namespace, priority=priority, max_backlog=max_backlog)
+
+    def attach(self) -> LoopReader:
+        """Make the running event loop ready to read streams; ``submit`` does it by itself."""
+        loop = asyncio.get_running_loop()
+        reader = self._readers.get(id(loop))
+        if reader is None or reader.loop is not loop:
+            self.model.check_alive()
+            self._forget_closed_loops()
+            reader = self._readers[id(loop)] = LoopReader(self.model, loop)
+        return reader
+
+    async def generate(
+        self,
+        prompt: Any,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        *,
+        priority: int = 0,
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """Continue one prompt, yielding as it grows.
+
+        Leaving the loop, closing the generator or cancelling the task aborts the request.
+
+        Args:
+            prompt: a string, a list of token ids, or a map with ``"prompt"`` or ``"prompt_token_ids"``.
+            sampling_params: its ``output_kind`` decides what is yielded: all so far (CUMULATIVE, the default), what is
+                new (DELTA), or one item at the end (FINAL_ONLY).
+            request_id: a name to ``abort`` it by; unique among the requests that run.
+            priority: smaller runs first.
+
+        Raises:
+            InvalidArgumentError, RefusedError: it cannot be served.
+            OctavoError: it failed in the engine.
+        """
+        params = sampling_params if sampling_params is not None else self.model.default_sampling_params()
+        name = request_id if request_id is not None else f"octavo-{next(self._counter)}"
+        if name in self._requests:
+            raise InvalidArgumentError(
+                f"request_id {name!r} is in use by a request that runs", param="request_id"
+            )
+        ready = (await self._prepare(prompt)).truncated(params)
+        builder = OutputBuilder(self.model, name, ready.text, ready.ids, params)
+        stream = self._requests[name] = self.submit(ready.ids, params, priority=priority)
+        try:
+            while not builder.finished:
+                for delta in await stream.next():
+                    builder.add(delta)
+                if builder.error is not None:
+                    raise builder.error
+                if params.output_kind is RequestOutputKind.DELTA:
+                    yield builder.take_new()
+                elif params.output_kind is RequestOutputKind.CUMULATIVE or builder.finished:
+                    yield builder.snapshot()
+        finally:
+            del self._requests[name]
+            stream.cancel()
+
+    async def abort(self, request_id: str) -> None:
+        """End a request early: its generator yields what there is, with finish_reason "abort". Unknown ids are ignored."""
+        if stream := self._requests.get(request_id):
+            stream.cancel()
+
+    def stats(self) -> dict[str, Any]:
+        """Counters and gauges of the engine, as of its last step."""
+        self.model.check_alive()
+        return dict(self.model.engine.stats())
+
+    def shutdown(self) -> None:
+        """Abort what runs and stop the engine. To be called on the loop's thread, or when no loop runs."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+        self.model.shutdown()
+
+    async def _prepare(self, prompt: Any) -> Prompt:
+        text = prompt.get("prompt") if isinstance(prompt, dict) else prompt
+        if isinstance(text, str) and len(text) > _INLINE_CHARACTERS:
+            return (await asyncio.to_thread(prepare, self.model, [prompt]))[0]
+        return prepare(self.model, [prompt])[0]
+
+    def _forget_closed_loops(self) -> None:
+        for key, reader in list(self._readers.items()):
+            if reader.loop.is_closed():
+                reader.close()
+                del self._readers[key]

@@ -1,0 +1,106 @@
+"""From the engine's deltas to the outputs that users see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.errors import OctavoError, from_engine
+from octavo.outputs import CompletionOutput, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
+
+if TYPE_CHECKING:
+    from octavo import _engine
+    from octavo.loading import LoadedModel
+    from octavo.sampling_params import SamplingParams
+
+
+class OutputBuilder:
+    """Collects the deltas of one request.
+
+    Attributes:
+        finished: every choice has ended.
+        error: what went wrong in the engine, None otherwise.
+    """
+
+    def __init__(
+        self, model: LoadedModel, request_id: str, prompt: str | None, ids: list[int], params: SamplingParams
+    ) -> None:
+        self._tokenizer = model.tokenizer
+        self._end_tokens = set(model.eos_token_ids) - set(params.stop_token_ids or ())
+        self._output = RequestOutput(
+            request_id, prompt, ids, outputs=[CompletionOutput(i) for i in range(params.n)]
+        )
+        self._taken = [(0, 0)] * params.n  # tokens and characters of each choice that take_new has handed out
+        self.error: OctavoError | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self._output.finished
+
+    @property
+    def num_generated(self) -> int:
+        return sum(len(choice.token_ids) for choice in self._output.outputs)
+
+    def add(self, delta: _engine.Delta) -> None:
+        """Take in what one step released."""
+        out, choice = self._output, self._output.outputs[delta.choice]
+        choice.token_ids += delta.token_ids
+        choice.text += delta.text
+        if (logprobs := delta.logprobs) is not None:
+            choice.logprobs = [*(choice.logprobs or []), *map(self._position, logprobs)]
+            choice.cumulative_logprob = (choice.cumulative_logprob or 0.0) + sum(p[1] for p in logprobs)
+        if (prompt_logprobs := delta.prompt_logprobs) is not None:
+            out.prompt_logprobs = [None if p is None else self._position(p) for p in prompt_logprobs]
+        out.num_cached_tokens = delta.cached_tokens
+        out.metrics = RequestMetrics(delta.arrival, delta.scheduled, delta.first_token, delta.last_token)
+        if delta.finish is not None:
+            choice.finish_reason = delta.finish
+            choice.stop_reason = None if delta.stop_reason in self._end_tokens else delta.stop_reason
+            if delta.error is not None:
+                self.error = from_engine(*delta.error)
+            out.finished = all(c.finish_reason is not None for c in out.outputs)
+
+    def output(self) -> RequestOutput:
+        """Everything so far. The object goes on changing with later deltas."""
+        return self._output
+
+    def snapshot(self) -> RequestOutput:
+        """Everything so far, in an object of its own."""
+        return self._copy([(0, 0)] * len(self._taken))
+
+    def take_new(self) -> RequestOutput:
+        """What has come since the last call."""
+        out = self._copy(self._taken)
+        self._taken = [(len(c.token_ids), len(c.text)) for c in self._output.outputs]
+        return out
+
+    def _copy(self, starts: list[tuple[int, int]]) -> RequestOutput:
+        out = self._output
+        choices = [
+            CompletionOutput(
+                index=c.index,
+                text=c.text[chars:],
+                token_ids=c.token_ids[tokens:],
+                cumulative_logprob=c.cumulative_logprob,
+                logprobs=None if c.logprobs is None else c.logprobs[tokens:],
+                finish_reason=c.finish_reason,
+                stop_reason=c.stop_reason,
+            )
+            for c, (tokens, chars) in zip(out.outputs, starts, strict=True)
+        ]
+        return RequestOutput(
+            request_id=out.request_id,
+            prompt=out.prompt,
+            prompt_token_ids=out.prompt_token_ids,
+            prompt_logprobs=out.prompt_logprobs,
+            outputs=choices,
+            finished=out.finished,
+            metrics=out.metrics,
+            num_cached_tokens=out.num_cached_tokens,
+        )
+
+    def _position(self, entry: tuple[int, float, int, list[tuple[int, float, int]]]) -> PositionLogprobs:
+        token, logprob, rank, top = entry
+        return {t: Logprob(value, place, self._text(t)) for t, value, place in [(token, logprob, rank), *top]}
+
+    def _text(self, token: int) -> str | None:
+        return None if self._tokenizer is None else self._tokenizer.token_text(token)

@@ -1,0 +1,148 @@
+"""Deltas on their way from the engine to an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from octavo.errors import EngineDeadError
+
+if TYPE_CHECKING:
+    from octavo import _engine
+    from octavo.loading import LoadedModel
+    from octavo.sampling_params import SamplingParams
+
+MAX_BACKLOG = 4096
+
+
+class TokenStream:
+    """The deltas of one request, in order. To be read by one task of the loop it was opened on.
+
+    Attributes:
+        id: the engine's number for the request.
+    """
+
+    def __init__(self, reader: LoopReader, request: int, choices: int, max_backlog: int) -> None:
+        self.id = request
+        self._reader = reader
+        self._unfinished = choices
+        self._max_backlog = max_backlog
+        self._deltas: deque[_engine.Delta] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._overrun = False
+
+    @property
+    def backlog(self) -> int:
+        """How many deltas wait to be read."""
+        return len(self._deltas)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the engine has ended the request; what it left may still wait to be read."""
+        return self._unfinished == 0
+
+    async def next(self) -> Sequence[_engine.Delta]:
+        """Every delta that waits, at least one.
+
+        Raises:
+            EngineDeadError: the request has ended and everything has been read, or the engine was shut down.
+        """
+        while not self._deltas:
+            if self.finished or self._reader.closed:
+                raise EngineDeadError("the request has ended", code="shutdown", param="engine")
+            self._waiter = self._reader.loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        deltas = list(self._deltas)
+        self._deltas.clear()
+        return deltas
+
+    def cancel(self) -> None:
+        """Give the request up: its blocks are free within a step. Harmless once it has ended.
+
+        A last delta with finish "abort" still comes for each choice.
+        """
+        if not self.finished:
+            self._reader.cancel(self.id)
+
+    def push(self, delta: _engine.Delta) -> None:
+        """Called by the reader."""
+        if delta.finish is not None:
+            self._unfinished -= 1
+        elif len(self._deltas) >= self._max_backlog or self._overrun:
+            # Nobody reads: this request alone is given up. What was lost is never followed by later text.
+            self._overrun = True
+            self.cancel()
+            return
+        self._deltas.append(delta)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let a waiting reader look again."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class LoopReader:
+    """One event loop's channel to the engine: a single file descriptor wakes the loop for all its requests.
+
+    Args:
+        loop: the loop that the streams are read on.
+    """
+
+    def __init__(self, model: LoadedModel, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.closed = False
+        self._model = model
+        self._channel = model.engine.open_channel()
+        self._streams: dict[int, TokenStream] = {}
+        # Held from submit to entry in the table, so that a request's first delta finds its stream.
+        self._lock = threading.Lock()
+        loop.add_reader(self._channel.fd, self._on_readable)
+
+    def submit(
+        self, ids: Sequence[int], params: SamplingParams, *, namespace: int, priority: int, max_backlog: int
+    ) -> TokenStream:
+        """Hand a request to the engine. Thread-safe."""
+        with self._lock:
+            request = self._model.submit(ids, params, self._channel, namespace=namespace, priority=priority)
+            stream = self._streams[request] = TokenStream(self, request, params.n, max_backlog)
+        return stream
+
+    def cancel(self, request: int) -> None:
+        self._model.engine.cancel(request)
+
+    @property
+    def num_streams(self) -> int:
+        """Requests that have not ended."""
+        return len(self._streams)
+
+    def _on_readable(self) -> None:
+        with self._lock:
+            deltas = self._channel.drain()
+        for delta in deltas:
+            stream = self._streams.get(delta.id)
+            if stream is None:
+                continue
+            stream.push(delta)
+            if stream.finished:
+                del self._streams[delta.id]
+
+    def close(self) -> None:
+        """Abort the requests that run and stop listening. To be called in the loop's thread, or when it is closed."""
+        if self.closed:
+            return
+        self.closed = True
+        if not self.loop.is_closed():
+            self.loop.remove_reader(self._channel.fd)
+        if self._model.is_alive:
+            self._model.engine.close_channel(self._channel)
+        for stream in self._streams.values():
+            if not self.loop.is_closed():
+                stream.wake()
+        self._streams.clear()
