@@ -141,27 +141,44 @@ std::vector<Scored> best_of_row(Row logits, int count) {
 
 std::span<float> span_of(MutableRow& row) { return {row.data(), row.shape(0)}; }
 
-// Every stage alone, in place, for tests and for whoever wants to look at one.
+// Every stage alone: logits [vocab], changed in place.
 void bind_stages(nb::module_& m) {
   const auto checked = [](MutableRow& row, const SamplingParams& params) {
     require_valid(params, static_cast<int>(row.shape(0)));
     return span_of(row);
   };
-  m.def("apply_logit_bias", [=](MutableRow row, const SamplingParams& p) { apply_logit_bias(checked(row, p), p); });
-  m.def("apply_penalties", [=](MutableRow row, const SamplingParams& p, const SamplerState& state) {
-    for (const TokenCount& count : state.counts()) require_token("state", count.token, row.shape(0));
-    apply_penalties(checked(row, p), p, state);
-  });
-  m.def("apply_bad_words", [=](MutableRow row, const SamplingParams& p, const SamplerState& state) {
-    apply_bad_words(checked(row, p), p, state.output());
-  });
-  m.def("apply_allowed_tokens", [=](MutableRow row, const SamplingParams& p) {
-    std::vector<float> kept(p.allowed_token_ids.size());
-    apply_allowed_tokens(checked(row, p), p, kept);
-  });
-  m.def("apply_min_tokens", [=](MutableRow row, const SamplingParams& p, int32_t output_length) {
-    apply_min_tokens(checked(row, p), p, output_length);
-  });
+  m.def(
+      "apply_logit_bias", [=](MutableRow row, const SamplingParams& p) { apply_logit_bias(checked(row, p), p); },
+      nb::arg("logits"), nb::arg("params"), "Adds logit_bias to logits [vocab], in place.");
+  m.def(
+      "apply_penalties",
+      [=](MutableRow row, const SamplingParams& p, const SamplerState& state) {
+        for (const TokenCount& count : state.counts()) require_token("state", count.token, row.shape(0));
+        apply_penalties(checked(row, p), p, state);
+      },
+      nb::arg("logits"), nb::arg("params"), nb::arg("state"),
+      "Applies the repetition penalty (prompt and output), then frequency and presence (output), in place.");
+  m.def(
+      "apply_bad_words",
+      [=](MutableRow row, const SamplingParams& p, const SamplerState& state) {
+        apply_bad_words(checked(row, p), p, state.output());
+      },
+      nb::arg("logits"), nb::arg("params"), nb::arg("state"),
+      "Masks the last token of every bad word that the output is about to complete, in place.");
+  m.def(
+      "apply_allowed_tokens",
+      [=](MutableRow row, const SamplingParams& p) {
+        std::vector<float> kept(p.allowed_token_ids.size());
+        apply_allowed_tokens(checked(row, p), p, kept);
+      },
+      nb::arg("logits"), nb::arg("params"), "Masks what allowed_token_ids does not name, in place.");
+  m.def(
+      "apply_min_tokens",
+      [=](MutableRow row, const SamplingParams& p, int32_t output_length) {
+        apply_min_tokens(checked(row, p), p, output_length);
+      },
+      nb::arg("logits"), nb::arg("params"), nb::arg("output_length"),
+      "Masks the stop tokens while the output is shorter than min_tokens, in place.");
 }
 
 // The passes over a row for each instruction set that this machine runs.
@@ -211,8 +228,7 @@ void bind_sample(nb::module_& m) {
       nb::arg("params"), nb::arg("vocab"),
       "A RefusedError (not raised) that names the parameter, its value and the limit, or None.");
 
-  nb::module_ s = m.def_submodule("sampling", "The sampler on single rows of logits.");
-  nb::class_<SamplerState>(s, "SamplerState", "What a sequence's next token depends on besides its logits.")
+  nb::class_<SamplerState>(m, "SamplerState", "What a sequence's next token depends on besides its logits.")
       .def(
           "__init__",
           [](SamplerState* self, const SamplingParams& params, const std::vector<int32_t>& prompt) {
@@ -227,20 +243,20 @@ void bind_sample(nb::module_& m) {
         return std::vector<int32_t>(state.output().begin(), state.output().end());
       });
 
-  s.def("sample", &sample_row, nb::arg("logits"), nb::arg("params"), nb::arg("state") = SamplerState(),
+  m.def("sample_row", &sample_row, nb::arg("logits"), nb::arg("params"), nb::arg("state") = SamplerState(),
         nb::arg("position") = 0, nb::arg("choice") = 0, nb::arg("mask") = nb::none(),
         "The next token from raw logits [vocab]. mask: uint32 [(vocab + 31) / 32], a set bit allows the token.");
-  s.def("distribution", &distribution_of_row, nb::arg("logits"), nb::arg("params"), nb::arg("state") = SamplerState(),
-        nb::arg("mask") = nb::none(),
+  m.def("row_distribution", &distribution_of_row, nb::arg("logits"), nb::arg("params"),
+        nb::arg("state") = SamplerState(), nb::arg("mask") = nb::none(),
         "What sample() draws from: (token, weight) by ascending id, 2**30 for the most likely.");
-  s.def("sample_many", &sample_many, nb::arg("logits"), nb::arg("params"), nb::arg("count"),
+  m.def("sample_many", &sample_many, nb::arg("logits"), nb::arg("params"), nb::arg("count"),
         "Draws at positions 0 to count - 1 from one row, without history.");
-  s.def("score", &score_row, nb::arg("logits"), nb::arg("token"), nb::arg("top") = 0,
+  m.def("score_row", &score_row, nb::arg("logits"), nb::arg("token"), nb::arg("top") = 0,
         "((token, logprob, rank), the top best) from raw logits.");
-  s.def("best_tokens", &best_of_row, nb::arg("logits"), nb::arg("count"), "The count best (token, logprob, rank).");
-  s.def("philox4x32", &philox4x32, nb::arg("counter"), nb::arg("key"));
-  bind_stages(s);
-  bind_row_kernels(s);
+  m.def("best_tokens", &best_of_row, nb::arg("logits"), nb::arg("count"), "The count best (token, logprob, rank).");
+  m.def("philox4x32", &philox4x32, nb::arg("counter"), nb::arg("key"), "Philox4x32-10: four random words.");
+  bind_stages(m);
+  bind_row_kernels(m);
 }
 
 }  // namespace octavo
