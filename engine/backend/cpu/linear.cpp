@@ -23,8 +23,17 @@ size_t round_up(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 // An odd number of cache lines, so that rows of a power of two do not fall into the same cache sets.
 size_t f32_stride(int k) { return (round_up(k * sizeof(float)) / kLine | 1) * kLine; }
-size_t group8_stride(int k) { return round_up(k / kGroup * sizeof(QuantizedGroup8)); }
-size_t group16_stride(int k) { return round_up(k / kGroup * sizeof(QuantizedGroup16)); }
+
+template <class Group>
+size_t token_block_bytes(int k, int slots) {
+  return round_up(k / kGroup * sizeof(Group) * slots);
+}
+int token_slots(int m) { return std::min(m, kTokenSlots); }
+template <class Group>
+size_t quantized_bytes(int m, int k) {
+  const int slots = token_slots(m);
+  return token_block_bytes<Group>(k, slots) * ((m + slots - 1) / slots);
+}
 size_t scratch_stride() { return kTokens * kDenseTileRows * sizeof(float); }
 
 enum class Reads { kF32, kGroup8, kGroup16 };
@@ -38,7 +47,10 @@ Reads reads(WeightFormat format) {
 struct Activations {
   struct Form {
     std::byte* data = nullptr;
-    size_t stride = 0;
+    size_t stride = 0;  // of a block of tokens
+    int slots = 1;      // tokens of a block
+    size_t slot_bytes = 0;
+    std::byte* token(int t) const { return data + t / slots * stride + t % slots * slot_bytes; }
   };
   Form f32, group8, group16;
 
@@ -98,8 +110,8 @@ class Linear {
       return begin;
     };
     const size_t f32_at = take(copy_, m * f32_stride(k_));
-    const size_t group8_at = take(group8, m * group8_stride(k_));
-    const size_t group16_at = take(group16, m * group16_stride(k_));
+    const size_t group8_at = take(group8, quantized_bytes<QuantizedGroup8>(p_.m, k_));
+    const size_t group16_at = take(group16, quantized_bytes<QuantizedGroup16>(p_.m, k_));
     const size_t rows_at = take(!copy_ && p_.prologue != Prologue::kNone, threads * f32_stride(k_));
     const size_t scratch_at = take(dense, threads * scratch_stride());
     std::byte* base = queue_.workspace(at);
@@ -108,10 +120,16 @@ class Linear {
     } else if (dense) {
       x_.f32 = {reinterpret_cast<std::byte*>(const_cast<float*>(p_.x)), p_.ldx * sizeof(float)};
     }
-    if (group8) x_.group8 = {base + group8_at, group8_stride(k_)};
-    if (group16) x_.group16 = {base + group16_at, group16_stride(k_)};
+    if (group8) x_.group8 = quantized_form<QuantizedGroup8>(base + group8_at);
+    if (group16) x_.group16 = quantized_form<QuantizedGroup16>(base + group16_at);
     rows_ = base + rows_at;
     scratch_ = base + scratch_at;
+  }
+
+  template <class Group>
+  Activations::Form quantized_form(std::byte* data) const {
+    const int slots = token_slots(p_.m);
+    return {data, token_block_bytes<Group>(k_, slots), slots, sizeof(Group)};
   }
 
   // Prologue and quantization of one row: the same code for one row and for many.
@@ -132,11 +150,11 @@ class Linear {
         break;
     }
     const auto& quantize = kernels_.linear.quantize;
-    if (x_.group8.data) {
-      quantize.to8(x, k_, reinterpret_cast<QuantizedGroup8*>(x_.group8.data + row * x_.group8.stride));
+    if (const auto& form = x_.group8; form.data) {
+      quantize.to8(x, k_, reinterpret_cast<QuantizedGroup8*>(form.token(row)), form.slots);
     }
-    if (x_.group16.data) {
-      quantize.to16(x, k_, reinterpret_cast<QuantizedGroup16*>(x_.group16.data + row * x_.group16.stride));
+    if (const auto& form = x_.group16; form.data) {
+      quantize.to16(x, k_, reinterpret_cast<QuantizedGroup16*>(form.token(row)), form.slots);
     }
   }
 
@@ -144,6 +162,7 @@ class Linear {
     Cut c;
     c.token_tiles = (p_.m + kTokens - 1) / kTokens;
     c.tile_tokens = (p_.m + c.token_tiles - 1) / c.token_tiles;
+    if (c.token_tiles > 1) c.tile_tokens = (c.tile_tokens + kTokenSlots - 1) / kTokenSlots * kTokenSlots;
     const bool dense = is_dense(s.format);
     const int step = dense ? (p_.m <= 3 ? kDenseTileRows : kDenseRows) : kGroupRows;
     const int wanted = std::max(1, kTilesPerThread * queue_.pool().threads() / c.token_tiles);
@@ -175,7 +194,8 @@ class Linear {
     tile.weights = weight_.panel(s, row);
     tile.rows = std::min(c.tile_rows, s.rows - row);
     tile.k = k_;
-    tile.x = x.data + token * x.stride;
+    tile.x = x.token(token);
+    tile.slots = x.slots;
     tile.x_stride = x.stride;
     tile.m = std::min(c.tile_tokens, p_.m - token);
     tile.bias = p_.bias ? p_.bias + s.first_row + row : nullptr;
@@ -202,7 +222,8 @@ class Linear {
 size_t linear_workspace(const WorkspaceLimits& limits, int threads) {
   const size_t m = limits.max_tokens, t = threads;
   const int k = limits.max_k;
-  return m * (f32_stride(k) + group8_stride(k) + group16_stride(k)) + t * (f32_stride(k) + scratch_stride());
+  return m * f32_stride(k) + quantized_bytes<QuantizedGroup8>(limits.max_tokens, k) +
+         quantized_bytes<QuantizedGroup16>(limits.max_tokens, k) + t * (f32_stride(k) + scratch_stride());
 }
 
 void linear(CpuQueue& queue, const Kernels& kernels, const LinearParams& p) {

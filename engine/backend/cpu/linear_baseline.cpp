@@ -32,13 +32,24 @@ void unpack_chunk(const Block& w, int c, uint8_t* out) {
   }
 }
 
+// The groups of one token, `slots` apart.
+template <class Group>
+struct TokenGroups {
+  const Group* first;
+  int slots;
+  TokenGroups(const LinearTile& tile, int token)
+      : first(reinterpret_cast<const Group*>(tile.x + token / kTokenSlots * tile.x_stride) + token % kTokenSlots),
+        slots(tile.slots) {}
+  const Group& operator[](int g) const { return first[static_cast<size_t>(g) * slots]; }
+};
+
 template <class Block>
 void nibble_tile(const LinearTile& tile) {
   const int groups = tile.k / kGroup;
   const auto* w = reinterpret_cast<const Block*>(tile.weights);
   for (int row = 0; row < tile.rows; row += kGroupRows, w += groups) {
     for (int token = 0; token < tile.m; ++token) {
-      const auto* x = reinterpret_cast<const QuantizedGroup8*>(tile.x + token * tile.x_stride);
+      const TokenGroups<QuantizedGroup8> x(tile, token);
       float acc[kGroupRows] = {};
       for (int g = 0; g < groups; ++g) {
         int32_t dot[kGroupRows] = {};
@@ -71,7 +82,7 @@ void byte_tile(const LinearTile& tile) {
   const auto* w = reinterpret_cast<const BlockQ8_0*>(tile.weights);
   for (int row = 0; row < tile.rows; row += kGroupRows, w += groups) {
     for (int token = 0; token < tile.m; ++token) {
-      const auto* x = reinterpret_cast<const QuantizedGroup16*>(tile.x + token * tile.x_stride);
+      const TokenGroups<QuantizedGroup16> x(tile, token);
       float acc[kGroupRows] = {};
       for (int g = 0; g < groups; ++g) {
         int32_t dot[kGroupRows] = {};
@@ -131,8 +142,8 @@ void dense_tile(const LinearTile& tile) {
 }
 
 template <class Code>
-void quantize(const float* x, int k, QuantizedGroup<Code>* out) {
-  for (int i = 0; i < k; i += kGroup, x += kGroup, ++out) {
+void quantize(const float* x, int k, QuantizedGroup<Code>* out, int slots) {
+  for (int i = 0; i < k; i += kGroup, x += kGroup, out += slots) {
     float max = 0.0f;
     for (int j = 0; j < kGroup; ++j) {
       const float magnitude = std::fabs(x[j]);

@@ -7,8 +7,8 @@ namespace {
 
 using cpu::kDenseRows;
 
-constexpr int kBlockK = 256;   // a panel's slice stays in L1 while the tokens pass
-constexpr int kMaxTokens = 6;  // 6 x 16: 12 accumulators of 16 registers
+constexpr size_t kSliceBytes = 16384;  // of a panel: stays in L1 while the tokens pass
+constexpr int kMaxTokens = 6;          // 6 x 16: 12 accumulators of 16 registers
 
 struct F32 {
   using Element = float;
@@ -33,12 +33,19 @@ struct BF16 {
   }
 };
 
-template <class Weight, int T, int P>
+// What to fetch meanwhile: `step` bytes for each k, from every panel.
+struct Ahead {
+  const char* from;
+  size_t step;
+};
+
+template <class Weight, int T, int P, bool Fetch>
 OCTAVO_INLINE void multiply(const typename Weight::Element* w, size_t panel, const float* x, size_t ldx, int k,
-                            __m256 (&acc)[P][T][2]) {
+                            Ahead ahead, __m256 (&acc)[P][T][2]) {
   for (int i = 0; i < k; ++i) {
     OCTAVO_UNROLL
     for (int p = 0; p < P; ++p) {
+      if (Fetch) _mm_prefetch(ahead.from + p * panel * sizeof(*w) + i * ahead.step, _MM_HINT_T0);
       __m256 low, high;
       Weight::load(w + p * panel + i * kDenseRows, low, high);
       OCTAVO_UNROLL
@@ -66,7 +73,15 @@ OCTAVO_INLINE int few_tokens(const LinearTile& tile, int row) {
       OCTAVO_UNROLL
       for (int t = 0; t < T; ++t) acc[p][t][0] = acc[p][t][1] = _mm256_setzero_ps();
     }
-    multiply<Weight, T, P>(w, panel, x, tile.x_stride / sizeof(float), tile.k, acc);
+    // The panels' own streams, and near their ends the beginnings of the next P panels.
+    constexpr size_t kRow = kDenseRows * sizeof(typename Weight::Element), kFar = 512 / kRow;
+    const size_t ldx = tile.x_stride / sizeof(float);
+    const int near = tile.k > static_cast<int>(kFar) ? tile.k - static_cast<int>(kFar) : 0;
+    const char* far = reinterpret_cast<const char*>(w) + kFar * kRow;
+    multiply<Weight, T, P, (T > 1)>(w, panel, x, ldx, near, {far, kRow}, acc);
+    far += (P - 1) * panel * sizeof(*w);
+    multiply<Weight, T, P, true>(w + near * kDenseRows, panel, x + near, ldx, tile.k - near, {far + near * kRow, kRow},
+                                 acc);
     OCTAVO_UNROLL
     for (int p = 0; p < P; ++p) {
       OCTAVO_UNROLL
@@ -81,7 +96,7 @@ OCTAVO_INLINE int few_tokens(const LinearTile& tile, int row) {
 
 // One block of k of one panel for T tokens; partial sums rest in the tile's scratch between blocks.
 template <class Weight, int T>
-OCTAVO_INLINE void block(const LinearTile& tile, int row, int token, int k0, int k1) {
+OCTAVO_INLINE void block(const LinearTile& tile, int row, int token, int k0, int k1, Ahead ahead) {
   const size_t panel = static_cast<size_t>(tile.k) * kDenseRows;
   const auto* w = reinterpret_cast<const typename Weight::Element*>(tile.weights) + row / kDenseRows * panel;
   const size_t ldx = tile.x_stride / sizeof(float);
@@ -95,7 +110,7 @@ OCTAVO_INLINE void block(const LinearTile& tile, int row, int token, int k0, int
       acc[0][t][h] = k0 == 0 ? _mm256_setzero_ps() : _mm256_loadu_ps(partial + t * kDenseRows + 8 * h);
     }
   }
-  multiply<Weight, T, 1>(w + static_cast<size_t>(k0) * kDenseRows, panel, x, ldx, k1 - k0, acc);
+  multiply<Weight, T, 1, true>(w + static_cast<size_t>(k0) * kDenseRows, panel, x, ldx, k1 - k0, ahead, acc);
   OCTAVO_UNROLL
   for (int t = 0; t < T; ++t) {
     OCTAVO_UNROLL
@@ -112,25 +127,34 @@ OCTAVO_INLINE void block(const LinearTile& tile, int row, int token, int k0, int
 template <class Weight>
 void many_tokens(const LinearTile& tile) {
   const int blocks = (tile.m + kMaxTokens - 1) / kMaxTokens;
-  const int block_k = blocks == 1 ? tile.k : kBlockK;
+  constexpr size_t kRow = kDenseRows * sizeof(typename Weight::Element);
+  const int block_k = blocks == 1 ? tile.k : static_cast<int>(kSliceBytes / kRow);
+  const size_t panel = tile.k * kRow;
   for (int k0 = 0; k0 < tile.k; k0 += block_k) {
     const int k1 = k0 + block_k < tile.k ? k0 + block_k : tile.k;
     for (int row = 0; row < tile.rows; row += kDenseRows) {
+      // While the tokens pass one slice, the next one comes from memory, an equal share in each block of tokens.
+      const bool last = row + kDenseRows >= tile.rows;
+      const char* slice = reinterpret_cast<const char*>(tile.weights) + row / kDenseRows * panel + k0 * kRow;
+      const char* next = last && k1 < tile.k ? reinterpret_cast<const char*>(tile.weights) + k1 * kRow : slice + panel;
+      const size_t step = (kRow + blocks - 1) / blocks;
+      if (blocks == 1) next = slice + 1024;
       // Token blocks of nearly equal size: a lone last token would leave the multipliers waiting.
       for (int b = 0; b < blocks; ++b) {
         const int token = tile.m * b / blocks, count = tile.m * (b + 1) / blocks - token;
+        const Ahead ahead{next + b * (k1 - k0) * step, step};
         switch (count) {
           case 6:
-            block<Weight, 6>(tile, row, token, k0, k1);
+            block<Weight, 6>(tile, row, token, k0, k1, ahead);
             break;
           case 5:
-            block<Weight, 5>(tile, row, token, k0, k1);
+            block<Weight, 5>(tile, row, token, k0, k1, ahead);
             break;
           case 4:
-            block<Weight, 4>(tile, row, token, k0, k1);
+            block<Weight, 4>(tile, row, token, k0, k1, ahead);
             break;
           case 3:
-            block<Weight, 3>(tile, row, token, k0, k1);
+            block<Weight, 3>(tile, row, token, k0, k1, ahead);
             break;
           default:
             break;  // not reached: m >= 4

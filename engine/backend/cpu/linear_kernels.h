@@ -17,13 +17,18 @@ struct QuantizedGroup {
 using QuantizedGroup8 = QuantizedGroup<int8_t>;    // for 4- and 5-bit weights
 using QuantizedGroup16 = QuantizedGroup<int16_t>;  // the same values, for 8-bit weights
 
+// Quantized tokens lie in blocks [k / 32][slots], so that the tokens a kernel takes at once are one stream. Fewer
+// tokens than a block's slots make one block of just as many slots.
+inline constexpr int kTokenSlots = 4;
+
 // y[t, r] = sum over k of x[t, k] * w[r, k], for the rows of some panels and some tokens.
 struct LinearTile {
   const std::byte* weights = nullptr;  // first panel
   int rows = 0;                        // rows to compute; the last panel may be cut
   int k = 0;
-  const std::byte* x = nullptr;  // f32 [m, k] (dense weights) or QuantizedGroup [m, k / 32]
-  size_t x_stride = 0;           // bytes from row to row
+  const std::byte* x = nullptr;  // f32 [m, k] (dense weights) or blocks of QuantizedGroup [k / 32][slots]
+  int slots = 0;                 // of a block: kTokenSlots, or m where the whole operation has fewer tokens
+  size_t x_stride = 0;           // bytes from row to row or from block to block
   int m = 0;
   const float* bias = nullptr;  // [rows] or null
   bool accumulate = false;      // y += instead of y =
@@ -45,8 +50,9 @@ struct ByteKernels {
   TileKernel q8_0;
 };
 struct QuantizeKernels {
-  void (*to8)(const float* x, int k, QuantizedGroup8* out);
-  void (*to16)(const float* x, int k, QuantizedGroup16* out);
+  // One token; its groups are `slots` apart.
+  void (*to8)(const float* x, int k, QuantizedGroup8* out, int slots);
+  void (*to16)(const float* x, int k, QuantizedGroup16* out, int slots);
 };
 
 struct LinearKernels {

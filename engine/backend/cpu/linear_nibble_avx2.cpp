@@ -1,4 +1,4 @@
-#include "backend/cpu/avx2_ops.h"
+#include "backend/cpu/quantized_tile_avx2.h"
 
 // 4- and 5-bit weights times 8-bit activations: maddubs on unsigned codes, accumulated in int16 over as much of a group
 // as cannot overflow (8 chunks * 2 products * 15 * 127 = 30480; with 5 bits 4 chunks: 31496).
@@ -9,8 +9,6 @@ using cpu::BlockQ4_0;
 using cpu::BlockQ4_1;
 using cpu::BlockQ5_0;
 using cpu::BlockQ5_1;
-using cpu::kGroup;
-using cpu::kGroupRows;
 
 template <class Block>
 struct Traits;
@@ -47,7 +45,7 @@ OCTAVO_INLINE __m256i fifth_bits(__m256i high, int c) {
 
 // One group of 8 rows for T tokens.
 template <class Block, int T>
-OCTAVO_INLINE void add_group(const Block& w, const std::byte* x, size_t x_stride, __m256 (&acc)[T]) {
+OCTAVO_INLINE void add_nibbles(const Block& w, const QuantizedGroup8* x, __m256 (&acc)[T]) {
   const __m256i low4 = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
   constexpr bool kFiveBits = Traits<Block>::kFiveBits;
   __m256i high = _mm256_setzero_si256();
@@ -64,7 +62,7 @@ OCTAVO_INLINE void add_group(const Block& w, const std::byte* x, size_t x_stride
     }
     OCTAVO_UNROLL
     for (int t = 0; t < T; ++t) {
-      const auto* q = reinterpret_cast<const QuantizedGroup8*>(x + t * x_stride)->q + 8 * j;
+      const int8_t* q = x[t].q + 8 * j;
       const __m256i products =
           _mm256_add_epi16(_mm256_maddubs_epi16(even, broadcast4(q)), _mm256_maddubs_epi16(odd, broadcast4(q + 4)));
       const bool restart = j == 0 || (kFiveBits && j == 2);
@@ -77,61 +75,29 @@ OCTAVO_INLINE void add_group(const Block& w, const std::byte* x, size_t x_stride
   const __m256 min = Traits<Block>::min(w, scale);
   OCTAVO_UNROLL
   for (int t = 0; t < T; ++t) {
-    const auto* group = reinterpret_cast<const QuantizedGroup8*>(x + t * x_stride);
     __m256i dot = _mm256_madd_epi16(sum[t], one);
     if constexpr (kFiveBits) dot = _mm256_add_epi32(dot, total[t]);
-    const __m256 scales = _mm256_mul_ps(scale, _mm256_broadcast_ss(&group->scale));
+    const __m256 scales = _mm256_mul_ps(scale, _mm256_broadcast_ss(&x[t].scale));
     acc[t] = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(dot), acc[t]);
-    acc[t] = _mm256_fmadd_ps(min, _mm256_broadcast_ss(&group->sum), acc[t]);
+    acc[t] = _mm256_fmadd_ps(min, _mm256_broadcast_ss(&x[t].sum), acc[t]);
     pin(acc[t]);
   }
 }
 
-template <class Block, int T>
-OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const Block* w, int token, int row) {
-  const int groups = tile.k / kGroup;
-  const std::byte* x = tile.x + token * tile.x_stride;
-  __m256 acc[T];
-  OCTAVO_UNROLL
-  for (int t = 0; t < T; ++t) acc[t] = _mm256_setzero_ps();
-  for (int g = 0; g < groups; ++g) {
-    if constexpr (T <= 2) {  // memory sets the pace: weights come from beyond the caches
-      const char* ahead = reinterpret_cast<const char*>(w + g) + 16 * sizeof(Block);
-      _mm_prefetch(ahead, _MM_HINT_T0);
-      _mm_prefetch(ahead + 64, _MM_HINT_T0);
-      _mm_prefetch(ahead + 128, _MM_HINT_T0);
-    }
-    add_group<Block, T>(w[g], x + g * sizeof(QuantizedGroup8), tile.x_stride, acc);
+template <class W>
+struct Nibbles {
+  using Block = W;
+  using Group = QuantizedGroup8;
+  static constexpr int kAhead = 16;
+  template <int T>
+  static OCTAVO_INLINE void add_group(const Block& w, const Group* x, __m256 (&acc)[T]) {
+    add_nibbles<Block, T>(w, x, acc);
   }
-  OCTAVO_UNROLL
-  for (int t = 0; t < T; ++t) store_outputs(tile, token + t, row, acc[t]);
-}
-
-template <class Block>
-void nibble_tile(const LinearTile& tile) {
-  const auto* w = reinterpret_cast<const Block*>(tile.weights);
-  for (int row = 0; row < tile.rows; row += kGroupRows, w += tile.k / kGroup) {
-    int token = 0;
-    for (; token + 4 <= tile.m; token += 4) panel_tokens<Block, 4>(tile, w, token, row);
-    switch (tile.m - token) {
-      case 3:
-        panel_tokens<Block, 3>(tile, w, token, row);
-        break;
-      case 2:
-        panel_tokens<Block, 2>(tile, w, token, row);
-        break;
-      case 1:
-        panel_tokens<Block, 1>(tile, w, token, row);
-        break;
-      default:
-        break;
-    }
-  }
-}
+};
 
 }  // namespace
 
-const NibbleKernels kNibbleAvx2{nibble_tile<BlockQ4_0>, nibble_tile<BlockQ4_1>, nibble_tile<BlockQ5_0>,
-                                nibble_tile<BlockQ5_1>};
+const NibbleKernels kNibbleAvx2{quantized_tile<Nibbles<BlockQ4_0>>, quantized_tile<Nibbles<BlockQ4_1>>,
+                                quantized_tile<Nibbles<BlockQ5_0>>, quantized_tile<Nibbles<BlockQ5_1>>};
 
 }  // namespace octavo

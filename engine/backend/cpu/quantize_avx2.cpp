@@ -20,9 +20,9 @@ OCTAVO_INLINE float horizontal_max_bits(__m256i v) {
 }
 
 template <class Code>
-void quantize(const float* x, int k, QuantizedGroup<Code>* out) {
+void quantize(const float* x, int k, QuantizedGroup<Code>* out, int slots) {
   const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-  for (int i = 0; i < k; i += kGroup, x += kGroup, ++out) {
+  for (int i = 0; i < k; i += kGroup, x += kGroup, out += slots) {
     __m256 v[4];
     __m256i bits = _mm256_setzero_si256();  // compared as integers, a NaN is the largest and survives
     OCTAVO_UNROLL
