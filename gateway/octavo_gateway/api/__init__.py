@@ -1,0 +1,1 @@
+"""Requests in, events out. Nothing here knows an HTTP server, so that any can carry it."""

@@ -1,0 +1,182 @@
+"""POST /v1/chat/completions: checks, prompt, and the two forms of the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from octavo_gateway.api.chat_chunks import ChatChunks, RenderLogprobs
+from octavo_gateway.api.context import ApiContext
+from octavo_gateway.api.generation import Generation
+from octavo_gateway.api.ids import new_id
+from octavo_gateway.api.logprobs import chat_logprobs
+from octavo_gateway.api.messages import plain_messages, text_bytes
+from octavo_gateway.api.sampling import make_params, sampling_values
+from octavo_gateway.api.sse import DONE, error_event
+from octavo_gateway.protocol.chat import (
+    AssistantMessage,
+    ChatChoice,
+    ChatCompletion,
+    ChatCompletionRequest,
+    ChatLogprob,
+    ChatLogprobs,
+)
+from octavo_gateway.protocol.errors import ApiError, invalid, unsupported
+
+
+class ChatAnswer:
+    """A chat completion under way."""
+
+    def __init__(
+        self, context: ApiContext, generation: Generation, render: RenderLogprobs | None, include_usage: bool
+    ) -> None:
+        self._context = context
+        self._generation = generation
+        self._render = render
+        self._include_usage = include_usage
+        self._id = new_id("chatcmpl")
+        self._created = int(time.time())
+
+    @property
+    def generations(self) -> Sequence[Generation]:
+        return (self._generation,)
+
+    @property
+    def backlog(self) -> int:
+        return self._generation.backlog
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Server-sent events up to and with [DONE]; a fault becomes an event too."""
+        context = self._context
+        chunks = ChatChunks(self._id, self._created, context.model_name, context.fingerprint, self._render)
+        try:
+            async for deltas in self._generation.batches():
+                events = chunks.encode(deltas)
+                if events:
+                    yield events
+        except ApiError as e:
+            yield error_event(e)
+            return
+        usage = chunks.usage(self._generation.usage) if self._include_usage else b""
+        yield usage + DONE
+
+    async def whole(self) -> bytes:
+        """The whole answer as JSON."""
+        text: list[str] = []
+        logprobs: list[ChatLogprob] = []
+        finish, stop_reason = "error", None
+        async for deltas in self._generation.batches():
+            for delta in deltas:
+                text.append(delta.text)
+                if self._render is not None:
+                    logprobs += self._render(delta.logprobs or ())
+                if delta.finish is not None:
+                    finish, stop_reason = delta.finish, delta.stop_reason
+        choice = ChatChoice(
+            index=0,
+            message=AssistantMessage(content="".join(text)),
+            logprobs=None if self._render is None else ChatLogprobs(content=logprobs),
+            finish_reason=finish,
+            stop_reason=msgspec.UNSET if stop_reason is None else stop_reason,
+        )
+        return msgspec.json.encode(
+            ChatCompletion(
+                id=self._id,
+                created=self._created,
+                model=self._context.model_name,
+                choices=[choice],
+                usage=self._generation.usage,
+                system_fingerprint=self._context.fingerprint,
+            )
+        )
+
+
+class ChatService:
+    """Turns chat requests into answers under way."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+
+    async def start(self, request: ChatCompletionRequest, arrival: float) -> ChatAnswer:
+        """Check everything, then submit. Raises ApiError; after it nothing of the request can be refused."""
+        context = self._context
+        context.check_model(request.model)
+        request.check_supported()
+        top_logprobs = _top_logprobs(request, context.settings.max_logprobs)
+        renamed: Mapping[str, str] = {
+            "logprobs": "top_logprobs",
+            "max_tokens": "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens",
+        }
+        values = sampling_values(request, context.defaults, context.settings)
+        values["max_tokens"] = _max_tokens(request, context.defaults)
+        values["logprobs"] = top_logprobs
+        params = make_params(values, renamed)
+        ids = await self._encode(request)
+        context.check_budget(len(ids), _asked_tokens(request), renamed["max_tokens"])
+        generation = context.submit(
+            ids, params, request, arrival=arrival, prompt_param="messages", renamed=renamed
+        )
+        tokenizer = context.engine.tokenizer
+        render: RenderLogprobs | None = None
+        if top_logprobs is not None:
+            render = lambda positions: chat_logprobs(positions, top_logprobs, tokenizer)  # noqa: E731
+        return ChatAnswer(context, generation, render, request.include_usage)
+
+    async def encode(self, request: ChatCompletionRequest) -> list[int]:
+        """The prompt's ids, without a limit on their number."""
+        if not request.messages:
+            raise invalid("messages", "messages must not be empty.")
+        self._context.length.check_least(len(request.messages), "messages")
+        goes_on = bool(request.continue_final_message)
+        if goes_on and request.add_generation_prompt:
+            raise invalid(
+                "continue_final_message",
+                "continue_final_message and add_generation_prompt exclude each other.",
+            )
+        if goes_on and request.messages[-1].role != "assistant":
+            raise invalid(
+                "continue_final_message", "continue_final_message needs an assistant message at the end."
+            )
+        if request.add_special_tokens:
+            raise unsupported("add_special_tokens", "the chat template writes the special tokens itself.")
+        tokenizer = self._context.engine.tokenizer
+        length = self._context.length
+
+        def work() -> list[int]:
+            length.check_bytes(text_bytes(request.messages), "messages")
+            return tokenizer.encode_chat(
+                plain_messages(request.messages),
+                add_generation_prompt=request.add_generation_prompt is not False and not goes_on,
+                continue_final_message=goes_on,
+                template_kwargs=request.chat_template_kwargs or {},
+            )
+
+        return await self._context.workers.run(work)
+
+    async def _encode(self, request: ChatCompletionRequest) -> list[int]:
+        return self._context.shorten_prompt(await self.encode(request), request, "messages")
+
+
+def _asked_tokens(request: ChatCompletionRequest) -> int | None:
+    newer = request.max_completion_tokens
+    return request.max_tokens if newer is None else newer
+
+
+def _max_tokens(request: ChatCompletionRequest, defaults: Mapping[str, Any]) -> int | None:
+    asked = _asked_tokens(request)
+    return defaults.get("max_tokens") if asked is None else asked
+
+
+def _top_logprobs(request: ChatCompletionRequest, limit: int) -> int | None:
+    """None: no logprobs; 0: those of the chosen tokens; k: and the k best."""
+    top = request.top_logprobs
+    if top is not None and not 0 <= top <= limit:
+        raise invalid("top_logprobs", f"top_logprobs must be from 0 to {limit}, got {top}.")
+    if not request.logprobs:
+        if top:
+            raise invalid("top_logprobs", "top_logprobs needs logprobs to be true.")
+        return None
+    return top or 0

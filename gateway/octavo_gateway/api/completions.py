@@ -1,0 +1,208 @@
+"""POST /v1/completions: prompts as text or ids, echo, and log-probabilities in the legacy shape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from octavo_gateway.api.context import ApiContext
+from octavo_gateway.api.engine import Delta
+from octavo_gateway.api.generation import Generation
+from octavo_gateway.api.ids import new_id
+from octavo_gateway.api.legacy_logprobs import LegacyWriter, join
+from octavo_gateway.api.merge import merged
+from octavo_gateway.api.prompts import PlainPrompt, read_prompts
+from octavo_gateway.api.sampling import make_params, sampling_values
+from octavo_gateway.api.sse import DONE, error_event, event
+from octavo_gateway.protocol.common import Usage, usage_of
+from octavo_gateway.protocol.completions import (
+    Completion,
+    CompletionChoice,
+    CompletionRequest,
+    LegacyLogprobs,
+)
+from octavo_gateway.protocol.errors import ApiError, invalid
+
+DEFAULT_MAX_TOKENS = 16
+
+
+@dataclass(frozen=True)
+class Form:
+    """What of the engine's output the client wants to see, and how."""
+
+    echo: bool
+    top_logprobs: int | None
+    prompt_only: bool  # max_tokens 0: the engine makes one token, nobody sees it
+    include_usage: bool
+
+
+class _Choice:
+    """One prompt's choice: turns deltas into pieces of text with their logprobs."""
+
+    def __init__(self, context: ApiContext, index: int, prompt: PlainPrompt, form: Form) -> None:
+        self.index = index
+        self._prompt = prompt
+        self._form = form
+        self._echo_due = form.echo
+        top = form.top_logprobs
+        self._writer = None if top is None else LegacyWriter(context.engine.tokenizer, top)
+
+    def piece(self, deltas: Sequence[Delta]) -> CompletionChoice | None:
+        """What `deltas` add, or None when that is nothing."""
+        text: list[str] = []
+        logprobs: list[LegacyLogprobs] = []
+        if self._echo_due:
+            self._echo_due = False
+            text.append(self._prompt.text)
+            if self._writer is not None:
+                positions = deltas[0].prompt_logprobs or [None] * len(self._prompt.ids)
+                logprobs.append(self._writer.prompt(self._prompt.ids, self._prompt.text, positions))
+        finish, stop_reason = deltas[-1].finish, deltas[-1].stop_reason
+        if not self._form.prompt_only:
+            text += [d.text for d in deltas]
+            if self._writer is not None:
+                logprobs += [self._writer.generated(d.logprobs or ()) for d in deltas]
+        elif finish is not None:
+            finish, stop_reason = "length", None
+        joined = join(logprobs) if self._writer is not None else None
+        if finish is None and not any(text) and not (joined and joined.tokens):
+            return None
+        return CompletionChoice(
+            index=self.index,
+            text="".join(text),
+            logprobs=joined,
+            finish_reason=finish,
+            stop_reason=msgspec.UNSET if stop_reason is None else stop_reason,
+        )
+
+
+class CompletionAnswer:
+    """A completion under way, one generation per prompt."""
+
+    def __init__(
+        self,
+        context: ApiContext,
+        generations: Sequence[Generation],
+        prompts: Sequence[PlainPrompt],
+        form: Form,
+    ) -> None:
+        self.generations = generations
+        self._context = context
+        self._form = form
+        self._choices = [_Choice(context, i, p, form) for i, p in enumerate(prompts)]
+        self._id = new_id("cmpl")
+        self._created = int(time.time())
+
+    @property
+    def backlog(self) -> int:
+        return sum(g.backlog for g in self.generations)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Server-sent events up to and with [DONE]; a fault becomes an event too."""
+        try:
+            async for index, deltas in merged(self.generations):
+                piece = self._choices[index].piece(deltas)
+                if piece is not None:
+                    yield event(msgspec.json.encode(self._answer([piece])))
+        except ApiError as e:
+            yield error_event(e)
+            return
+        last = b""
+        if self._form.include_usage:
+            last = event(msgspec.json.encode(self._answer([], self._usage())))
+        yield last + DONE
+
+    async def whole(self) -> bytes:
+        """The whole answer as JSON, its choices in the order of the prompts."""
+        deltas: list[list[Delta]] = [[] for _ in self._choices]
+        async for index, some in merged(self.generations):
+            deltas[index] += some
+        pieces = [choice.piece(all_) for choice, all_ in zip(self._choices, deltas, strict=True)]
+        choices = [piece for piece in pieces if piece is not None]
+        return msgspec.json.encode(self._answer(choices, self._usage()))
+
+    def _answer(
+        self, choices: list[CompletionChoice], usage: Usage | msgspec.UnsetType = msgspec.UNSET
+    ) -> Completion:
+        return Completion(
+            id=self._id,
+            created=self._created,
+            model=self._context.model_name,
+            choices=choices,
+            usage=usage,
+            system_fingerprint=self._context.fingerprint,
+        )
+
+    def _usage(self) -> Usage:
+        parts = [g.usage for g in self.generations]
+        return usage_of(
+            sum(u.prompt_tokens for u in parts),
+            0 if self._form.prompt_only else sum(u.completion_tokens for u in parts),
+            sum(u.prompt_tokens_details.cached_tokens for u in parts),
+        )
+
+
+class CompletionService:
+    """Turns completion requests into answers under way."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+
+    def check_prompts(self, request: CompletionRequest) -> int:
+        """How many prompts there are; a 400 beyond the limit."""
+        limit = self._context.settings.max_prompts
+        prompt = request.prompt
+        several = not isinstance(prompt, str) and bool(prompt) and not isinstance(prompt[0], int)
+        count = len(prompt) if several else 1
+        if count > limit:
+            raise invalid("prompt", f"prompt: {count} prompts in one request, at most {limit} are possible.")
+        return count
+
+    async def start(self, request: CompletionRequest, arrival: float) -> CompletionAnswer:
+        """Check everything, then submit. Raises ApiError; after it nothing of the request can be refused."""
+        context = self._context
+        context.check_model(request.model)
+        request.check_supported()
+        form = _form(request, context.settings.max_logprobs)
+        values = sampling_values(request, context.defaults, context.settings)
+        asked = request.max_tokens
+        if asked is None:
+            asked = context.defaults.get("max_tokens", DEFAULT_MAX_TOKENS)
+        values["max_tokens"] = 1 if form.prompt_only else asked
+        values["logprobs"] = form.top_logprobs
+        if form.echo:
+            values["prompt_logprobs"] = form.top_logprobs
+        params = make_params(values, {})
+        prompts = await read_prompts(context, request)
+        for prompt in prompts:
+            context.check_budget(len(prompt.ids), request.max_tokens, "max_tokens")
+        generations: list[Generation] = []
+        try:
+            for prompt in prompts:
+                generations.append(
+                    context.submit(
+                        prompt.ids, params, request, arrival=arrival, prompt_param="prompt", renamed={}
+                    )
+                )
+        except BaseException:
+            for generation in generations:
+                generation.close()
+            raise
+        return CompletionAnswer(context, generations, prompts, form)
+
+
+def _form(request: CompletionRequest, max_logprobs: int) -> Form:
+    echo = bool(request.echo)
+    if request.logprobs is not None and not 0 <= request.logprobs <= max_logprobs:
+        raise invalid("logprobs", f"logprobs must be from 0 to {max_logprobs}, got {request.logprobs}.")
+    if echo and request.truncate_prompt_tokens is not None:
+        raise invalid("echo", "echo and truncate_prompt_tokens exclude each other.")
+    return Form(
+        echo=echo,
+        top_logprobs=request.logprobs,
+        prompt_only=echo and request.max_tokens == 0,
+        include_usage=request.include_usage,
+    )

@@ -1,0 +1,118 @@
+"""What every route of one loaded model shares, and the way from ids to a running generation."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from octavo_gateway.api.engine import Engine
+from octavo_gateway.api.generation import Generation
+from octavo_gateway.api.metrics import Metrics, RequestObserver
+from octavo_gateway.api.sampling import cache_namespace, check_default_sampling, default_sampling
+from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.api.text import PromptLength, TextWorkers
+from octavo_gateway.protocol.common import GenerationFields
+from octavo_gateway.protocol.errors import (
+    ApiError,
+    context_length_exceeded,
+    from_engine,
+    invalid,
+    model_not_found,
+)
+
+if TYPE_CHECKING:
+    from octavo import SamplingParams
+
+_log = logging.getLogger("octavo.gateway.sampling")
+
+
+class ApiContext:
+    """One loaded model behind the API."""
+
+    def __init__(self, engine: Engine, settings: ApiSettings, metrics: Metrics, workers: TextWorkers) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.metrics = metrics
+        self.workers = workers
+        self.defaults = default_sampling(engine.model, settings)
+        check_default_sampling(self.defaults)
+        _log.info("sampling defaults: %s", self.defaults or "the API's own")
+        self.length = PromptLength(
+            engine.model.max_model_len, engine.tokenizer.longest_token_bytes, settings.length_shortcut
+        )
+        self.created = int(time.time())
+        self.fingerprint = _fingerprint(engine)
+
+    @property
+    def model_name(self) -> str:
+        return self.settings.served_names[0]
+
+    def check_model(self, name: str | None) -> None:
+        """A request without a model gets the one there is; a wrong name is a 404."""
+        if name is not None and name not in self.settings.served_names:
+            raise model_not_found(name)
+
+    def shorten_prompt(self, ids: list[int], request: GenerationFields, param: str) -> list[int]:
+        """`ids`, cut to truncate_prompt_tokens where that was asked for, within the window."""
+        keep = request.truncate_prompt_tokens
+        if keep is not None:
+            if keep < 1:
+                raise invalid(
+                    "truncate_prompt_tokens", f"truncate_prompt_tokens must be at least 1, got {keep}."
+                )
+            ids = ids[-keep:]
+        if not ids:
+            raise invalid(param, f"{param} has no tokens; at least one is needed.")
+        self.length.check_tokens(len(ids), param)
+        return ids
+
+    def check_budget(self, prompt_tokens: int, max_tokens: int | None, param: str) -> None:
+        """In strict mode more tokens than the window leaves are refused; otherwise the engine clamps."""
+        free = self.length.max_model_len - prompt_tokens
+        if self.settings.strict_max_tokens and max_tokens is not None and max_tokens > free:
+            raise context_length_exceeded(
+                self.length.max_model_len,
+                f"the input has {prompt_tokens} tokens and {param} asks for {max_tokens} more",
+                param,
+            )
+
+    def submit(
+        self,
+        ids: Sequence[int],
+        params: SamplingParams,
+        request: GenerationFields,
+        *,
+        arrival: float,
+        prompt_param: str,
+        renamed: Mapping[str, str],
+    ) -> Generation:
+        """Hand the request to the engine, or raise what its refusal means to a client."""
+        from octavo.errors import OctavoError
+
+        namespace = cache_namespace(request.cache_salt)
+        try:
+            stream = self.engine.submit(ids, params, namespace=namespace, priority=request.priority or 0)
+        except OctavoError as e:
+            raise self._refusal(
+                e.code, e.param, str(e), getattr(e, "limit", 0), prompt_param, renamed
+            ) from None
+        return Generation(stream, RequestObserver(self.metrics, arrival), len(ids))
+
+    def _refusal(
+        self, code: str, param: str, message: str, limit: int, prompt_param: str, renamed: Mapping[str, str]
+    ) -> ApiError:
+        if code in ("context_length", "capacity"):
+            return context_length_exceeded(limit or self.length.max_model_len, message, prompt_param)
+        theirs = prompt_param if param == "prompt" else renamed.get(param, param)
+        return from_engine(code, theirs, message)
+
+
+def _fingerprint(engine: Engine) -> str:
+    """Changes when the same request might be answered with other bits: the build, the model, the formats."""
+    from octavo import __version__
+
+    what = (__version__, engine.model.root, sorted((k, str(v)) for k, v in engine.model.engine_info.items()))
+    return "fp_" + hashlib.blake2b(repr(what).encode(), digest_size=6).hexdigest()

@@ -1,0 +1,113 @@
+"""What the API layer needs of an engine: token ids in, deltas out. `octavo.AsyncEngine` fits behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from octavo import SamplingParams
+
+# (token, logprob, rank) of the k best at one position, best first.
+TopEntries = Sequence[tuple[int, float, int]]
+# (token, logprob, rank, k best): the chosen token of one position.
+PositionLogprobs = tuple[int, float, int, TopEntries]
+
+
+class Delta(Protocol):
+    """What one choice of a request released in one step."""
+
+    @property
+    def choice(self) -> int: ...
+    @property
+    def token_ids(self) -> Sequence[int]: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def logprobs(self) -> Sequence[PositionLogprobs] | None: ...
+    @property
+    def prompt_logprobs(self) -> Sequence[PositionLogprobs | None] | None: ...
+    @property
+    def finish(self) -> str | None: ...
+    @property
+    def stop_reason(self) -> int | str | None: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def scheduled(self) -> float: ...
+    @property
+    def first_token(self) -> float: ...
+    @property
+    def last_token(self) -> float: ...
+    @property
+    def error(self) -> tuple[str, str, str] | None: ...
+
+
+class TokenStream(Protocol):
+    """One submitted request."""
+
+    async def next(self) -> Sequence[Delta]:
+        """Every delta that waits, at least one. Not called again once each choice has finished."""
+        ...
+
+    @property
+    def backlog(self) -> int:
+        """How many deltas wait for `next`."""
+        ...
+
+    def cancel(self) -> None:
+        """Give the request up; its blocks are free within a step. Harmless once it has ended."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """Text to ids and back. Its methods are called from several threads at once."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def longest_token_bytes(self) -> int: ...
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
+    def decode(self, token_ids: Sequence[int]) -> str: ...
+    def token_bytes(self, token_id: int) -> bytes: ...
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool,
+        continue_final_message: bool,
+        template_kwargs: Mapping[str, Any],
+    ) -> list[int]:
+        """The ids of a conversation as the model's template renders it."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """The loaded model, as its users see it."""
+
+    root: str  # what the operator named: a path, a hub id, the built-in default
+    max_model_len: int
+    # The model's own sampling defaults, as SamplingParams names them.
+    generation_config: Mapping[str, Any] = field(default_factory=dict)
+    engine_info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """A loaded model that takes requests."""
+
+    @property
+    def model(self) -> ModelInfo: ...
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+    def submit(
+        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int
+    ) -> TokenStream:
+        """Hand a request to the engine. Raises octavo.errors.RefusedError when it is not accepted."""
+        ...
+
+    def stats(self) -> Mapping[str, Any]: ...
+    def shutdown(self) -> None: ...

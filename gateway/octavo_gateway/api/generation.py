@@ -1,0 +1,80 @@
+"""One accepted request: its deltas in order, its token counts, and its end, whichever way it comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from octavo.errors import OctavoError
+from octavo_gateway.api.engine import Delta, TokenStream
+from octavo_gateway.api.metrics import RequestObserver
+from octavo_gateway.protocol.common import Usage, usage_of
+from octavo_gateway.protocol.errors import ApiError, from_engine, internal_error
+
+
+class Generation:
+    """Follows a request until each of its choices has finished, or until `close`."""
+
+    def __init__(
+        self, stream: TokenStream, observer: RequestObserver, prompt_tokens: int, choices: int = 1
+    ) -> None:
+        self._stream = stream
+        self._observer = observer
+        self._unfinished = choices
+        self._prompt_tokens = prompt_tokens
+        self._completion_tokens = 0
+        self._cached_tokens = 0
+
+    async def batches(self) -> AsyncIterator[Sequence[Delta]]:
+        """What waits, at once each time. A delta with an error raises ApiError and ends the request."""
+        while self._unfinished > 0:
+            try:
+                deltas = await self._stream.next()
+            except OctavoError as e:  # the engine has been shut down
+                raise from_engine(e.code, e.param, str(e)) from None
+            for i, delta in enumerate(deltas):
+                error = self._count(delta)
+                if error is not None:
+                    if i:
+                        yield deltas[:i]
+                    raise error
+            yield deltas
+
+    def _count(self, delta: Delta) -> ApiError | None:
+        if self._unfinished <= 0:  # closed while its last deltas were on their way
+            return None
+        tokens = len(delta.token_ids)
+        self._completion_tokens += tokens
+        self._observer.on_delta(delta, tokens)
+        finish = delta.finish
+        if finish is None:
+            return None
+        self._unfinished -= 1
+        self._cached_tokens = delta.cached_tokens
+        if finish == "error":
+            self._unfinished = 0
+            self._observer.on_finish(delta, finish)
+            return internal_error() if delta.error is None else from_engine(*delta.error)
+        if not self._unfinished:
+            self._observer.on_finish(delta, finish)
+        return None
+
+    @property
+    def backlog(self) -> int:
+        """Deltas that wait because the reader is slow."""
+        return self._stream.backlog
+
+    @property
+    def usage(self) -> Usage:
+        """Complete once the last choice has finished."""
+        return usage_of(self._prompt_tokens, self._completion_tokens, self._cached_tokens)
+
+    def cancel(self) -> None:
+        """End the request early; what it has made so far still comes, with finish "abort"."""
+        self._stream.cancel()
+
+    def close(self) -> None:
+        """Nobody reads on: free what the request holds, if it has not ended."""
+        if self._unfinished > 0:
+            self._unfinished = 0
+            self._observer.on_abandon()
+            self._stream.cancel()

@@ -1,0 +1,42 @@
+"""Chat messages as plain dictionaries. How a template wants them is octavo's ChatTemplate's business."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from octavo_gateway.protocol.chat import ChatMessage
+from octavo_gateway.protocol.errors import invalid
+
+
+def plain_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """The conversation without nulls. Only an assistant that called tools, or a tool, may have said nothing."""
+    for i, message in enumerate(messages):
+        if message.content is None and message.role not in ("assistant", "tool"):
+            raise invalid(
+                f"messages[{i}].content",
+                f"messages[{i}].content is required in a {message.role} message.",
+                code="missing_required_parameter",
+            )
+    return [_without_nulls(message) for message in messages]
+
+
+def text_bytes(messages: Sequence[ChatMessage]) -> int:
+    """How much text the template gets at least, in bytes of UTF-8."""
+    total = 0
+    for message in messages:
+        parts = message.content
+        if isinstance(parts, str):
+            total += len(parts.encode())
+        elif parts is not None:
+            total += sum(len(part.text.encode()) for part in parts if part.text is not None)
+    return total
+
+
+def _without_nulls(message: ChatMessage) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(message)
+    if message.content is None and message.refusal:
+        fields["content"] = message.refusal
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,137 @@
+"""From request fields and defaults to SamplingParams: request, then command line, then model, then API."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from octavo_gateway.api.engine import ModelInfo
+from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.protocol.common import GenerationFields
+from octavo_gateway.protocol.errors import from_engine, invalid, quoted
+
+if TYPE_CHECKING:
+    from octavo import SamplingParams
+
+_log = logging.getLogger("octavo.gateway.sampling")
+
+# How long the lists of a request may be: each costs time per token, and allowed_token_ids is a part of the vocabulary.
+_MAX_ITEMS = {"stop_token_ids": 1024, "bad_words": 1024, "logit_bias": 1024, "allowed_token_ids": 2**18}
+
+# Fields whose default may come from the command line or from the model.
+_DEFAULTABLE = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "max_tokens",
+)
+# Fields that reach SamplingParams under their own name.
+_PLAIN = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+    "stop_token_ids",
+    "include_stop_str_in_output",
+    "ignore_eos",
+    "min_tokens",
+    "bad_words",
+    "allowed_token_ids",
+    "skip_special_tokens",
+)
+
+
+def default_sampling(model: ModelInfo, settings: ApiSettings) -> dict[str, Any]:
+    """The values that stand where a request says nothing."""
+    values: dict[str, Any] = {}
+    if settings.use_generation_config:
+        values.update(model.generation_config)
+    values.update(settings.default_sampling)
+    return values
+
+
+def check_default_sampling(values: Mapping[str, Any]) -> None:
+    """Refuse defaults from the command line that no request could carry."""
+    unknown = sorted(values.keys() - set(_DEFAULTABLE))
+    if unknown:
+        raise invalid(unknown[0], f"{unknown[0]} has no default; known are {', '.join(_DEFAULTABLE)}.")
+    make_params(dict(values), {})
+
+
+def sampling_values(
+    request: GenerationFields, defaults: Mapping[str, Any], settings: ApiSettings
+) -> dict[str, Any]:
+    """The keyword arguments of SamplingParams, all but max_tokens and logprobs."""
+    _check_lists(request)
+    values = {k: v for k, v in defaults.items() if k != "max_tokens"}
+    for name in _PLAIN:
+        value = getattr(request, name)
+        if value is not None:
+            values[name] = value
+    values["stop"] = _stop_strings(request.stop, settings.max_stop_strings)
+    if request.logit_bias:
+        values["logit_bias"] = _logit_bias(request.logit_bias)
+    return values
+
+
+def make_params(values: dict[str, Any], renamed: Mapping[str, str]) -> SamplingParams:
+    """SamplingParams, its complaints under the names that the client used (`renamed`: ours to theirs)."""
+    from octavo import SamplingParams
+    from octavo.errors import OctavoError
+
+    try:
+        params = SamplingParams(**values)
+    except OctavoError as e:
+        ours = e.param
+        theirs = renamed.get(ours, ours)
+        message = str(e) if theirs == ours else str(e).replace(ours, theirs, 1)
+        raise from_engine(e.code, theirs, message) from None
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("effective sampling values: %r", params)
+    return params
+
+
+def cache_namespace(salt: str | None) -> int:
+    """Requests share cached prefixes only within a namespace; 0 is everyone's."""
+    if salt is None:
+        return 0
+    if not salt:
+        raise invalid("cache_salt", "cache_salt must not be empty.")
+    digest = hashlib.blake2b(salt.encode(), digest_size=8, person=b"octavo:salt").digest()
+    return int.from_bytes(digest, "little") or 1
+
+
+def _check_lists(request: GenerationFields) -> None:
+    for name, limit in _MAX_ITEMS.items():
+        items = getattr(request, name)
+        if items is not None and len(items) > limit:
+            raise invalid(name, f"{name}: {len(items)} items, at most {limit} are possible.")
+
+
+def _stop_strings(stop: str | list[str] | None, limit: int) -> list[str]:
+    strings = [stop] if isinstance(stop, str) else list(stop or ())
+    if len(strings) > limit:
+        raise invalid("stop", f"stop: {len(strings)} strings, at most {limit} are possible.")
+    if any(not s for s in strings):
+        raise invalid("stop", "stop: an empty string would end every answer at once.")
+    return strings
+
+
+def _logit_bias(bias: Mapping[str, float]) -> dict[int, float]:
+    result: dict[int, float] = {}
+    for key, value in bias.items():
+        try:
+            result[int(key)] = value
+        except ValueError:
+            raise invalid("logit_bias", f"logit_bias: {quoted(key)} is not a token id.") from None
+    return result

@@ -1,0 +1,22 @@
+"""Limits and defaults of the API, all of them flags of `octavo serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ApiSettings:
+    served_names: tuple[str, ...]  # the first is the one that answers carry
+    default_sampling: Mapping[str, Any] = field(default_factory=dict)  # --override-generation-config
+    use_generation_config: bool = True  # False: the API's own defaults instead of the model's
+    strict_max_tokens: bool = False  # True: max_tokens beyond the free window is a 400
+    max_stop_strings: int = 4
+    max_logprobs: int = 20
+    max_nesting_depth: int = 64
+    max_prompts: int = 128  # prompts in one /v1/completions request
+    length_shortcut: bool = True  # refuse what cannot fit without tokenizing it
+    keep_alive_seconds: float = 15.0  # 0: no keep-alive comments
+    tokenizer_threads: int = 2

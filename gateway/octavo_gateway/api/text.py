@@ -1,0 +1,58 @@
+"""Templates and tokens, off the event loop: the tokenizer has its own few threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from octavo_gateway.protocol.errors import context_length_exceeded, from_engine
+
+T = TypeVar("T")
+
+
+class TextWorkers:
+    """Runs the tokenizer's work. A large prompt holds one thread and nobody's next token."""
+
+    def __init__(self, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="octavo-tokenizer")
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of `work`; octavo's complaints become answers, `messages` at fault by default."""
+        from octavo.errors import OctavoError
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except OctavoError as e:
+            raise from_engine(e.code, e.param, str(e)) from None
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class PromptLength:
+    """The window of the model, and the refusal of prompts that do not fit."""
+
+    def __init__(self, max_model_len: int, longest_token_bytes: int, shortcut: bool) -> None:
+        self.max_model_len = max_model_len
+        self._longest = max(1, longest_token_bytes)
+        self._shortcut = shortcut
+
+    def check_bytes(self, num_bytes: int, param: str) -> None:
+        """Refuse text that must have more tokens than the window, whatever they are, before tokenizing it."""
+        self.check_least(-(-num_bytes // self._longest), param)
+
+    def check_least(self, least: int, param: str) -> None:
+        """Refuse an input that is known to have `least` tokens or more."""
+        if self._shortcut and least > self.max_model_len:
+            raise context_length_exceeded(self.max_model_len, f"the input has at least {least} tokens", param)
+
+    def check_tokens(self, num_tokens: int, param: str) -> None:
+        """A prompt must leave room for one token."""
+        if num_tokens >= self.max_model_len:
+            raise context_length_exceeded(
+                self.max_model_len,
+                f"the input has {num_tokens} tokens and at least 1 must remain for the answer",
+                param,
+            )

@@ -1,0 +1,1 @@
+"""What clients send and receive: decoding with precise errors, answers, the error envelope."""

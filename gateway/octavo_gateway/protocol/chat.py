@@ -1,0 +1,120 @@
+"""The shapes of POST /v1/chat/completions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from octavo_gateway.protocol.common import GenerationFields, Usage
+from octavo_gateway.protocol.errors import unsupported
+
+
+class ContentPart(msgspec.Struct, kw_only=True):
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+
+class FunctionCall(msgspec.Struct, kw_only=True):
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class ToolCall(msgspec.Struct, kw_only=True):
+    id: str | None = None
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
+class ChatMessage(msgspec.Struct, kw_only=True):
+    role: Literal["developer", "system", "user", "assistant", "tool"]
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+
+
+class ChatCompletionRequest(GenerationFields, kw_only=True):
+    messages: list[ChatMessage]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    documents: Any = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
+    modalities: list[str] | None = None
+    audio: Any = None
+    web_search_options: Any = None
+
+    def check_supported(self) -> None:
+        super().check_supported()
+        if self.tools:
+            raise unsupported("tools", "tool calls are not supported by this server.")
+        # Without tools "auto" can only mean a plain answer.
+        if self.tool_choice not in (None, "none", "auto"):
+            raise unsupported("tool_choice", "tool calls are not supported by this server.")
+        if self.reasoning_effort not in (None, "none"):
+            raise unsupported("reasoning_effort", "this model does not reason.")
+        if self.modalities is not None and any(m != "text" for m in self.modalities):
+            raise unsupported("modalities", "only 'text' is supported.")
+        for name in ("audio", "web_search_options", "documents"):
+            if getattr(self, name) not in (None, []):
+                raise unsupported(name, "is not supported by this server.")
+        if self.chat_template is not None:
+            raise unsupported(
+                "chat_template", "the template is set when the server starts (--chat-template)."
+            )
+        if self.echo:
+            raise unsupported("echo", "is only supported by /v1/completions.")
+
+
+class TopLogprob(msgspec.Struct, kw_only=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class ChatLogprob(msgspec.Struct, kw_only=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(msgspec.Struct, kw_only=True):
+    content: list[ChatLogprob]
+    refusal: None = None
+
+
+class AssistantMessage(msgspec.Struct, kw_only=True):
+    role: str = "assistant"
+    content: str | None
+    refusal: str | None = None
+
+
+class ChatChoice(msgspec.Struct, kw_only=True):
+    index: int
+    message: AssistantMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: str
+    stop_reason: int | str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ChatCompletion(msgspec.Struct, kw_only=True):
+    id: str
+    object: str = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+    system_fingerprint: str

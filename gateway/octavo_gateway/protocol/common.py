@@ -1,0 +1,97 @@
+"""Fields that /v1/chat/completions and /v1/completions share, and the parts of their answers that are alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from octavo_gateway.protocol.errors import unsupported
+
+
+class StreamOptions(msgspec.Struct, kw_only=True):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class GenerationFields(msgspec.Struct, kw_only=True):
+    """What both generating routes take. None: not given, the defaults decide."""
+
+    model: str | None = None
+    max_tokens: int | None = None
+    n: int | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    # vLLM's extras
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    stop_token_ids: list[int] | None = None
+    include_stop_str_in_output: bool | None = None
+    ignore_eos: bool | None = None
+    min_tokens: int | None = None
+    bad_words: list[str] | None = None
+    allowed_token_ids: list[int] | None = None
+    skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    add_special_tokens: bool | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+    # Known, and refused while nothing here serves them.
+    best_of: int | None = None
+    use_beam_search: bool | None = None
+    prompt_logprobs: int | None = None
+    return_token_ids: bool | None = None
+    echo: bool | None = None
+    response_format: Any = None
+    structured_outputs: Any = None
+
+    @property
+    def include_usage(self) -> bool:
+        options = self.stream_options
+        return bool(options is not None and options.include_usage)
+
+    def check_supported(self) -> None:
+        """Refuse what is not there yet, unless the value asks for nothing."""
+        if self.n is not None and self.n != 1:
+            raise unsupported("n", f"{self.n} choices were asked for, one per request is possible.")
+        if self.best_of is not None and self.best_of != 1:
+            raise unsupported("best_of", f"{self.best_of} was asked for, only 1 is possible.")
+        if self.stream_options is not None and self.stream_options.continuous_usage_stats:
+            raise unsupported("stream_options.continuous_usage_stats", "is not supported.")
+        for name in ("use_beam_search", "prompt_logprobs", "return_token_ids"):
+            value = getattr(self, name)
+            if value is not None and value is not False:
+                raise unsupported(name, "is not supported by this server.")
+        if self.response_format not in (None, {"type": "text"}):
+            raise unsupported("response_format", "only {'type': 'text'} is supported.")
+        if self.structured_outputs not in (None, {}):
+            raise unsupported("structured_outputs", "is not supported by this server.")
+
+
+class PromptTokensDetails(msgspec.Struct):
+    cached_tokens: int
+
+
+class Usage(msgspec.Struct, kw_only=True):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+
+
+def usage_of(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> Usage:
+    return Usage(
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        total_tokens=prompt_tokens + completion_tokens,
+        prompt_tokens_details=PromptTokensDetails(cached_tokens),
+    )

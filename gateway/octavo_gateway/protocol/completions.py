@@ -1,0 +1,53 @@
+"""The shapes of POST /v1/completions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from octavo_gateway.protocol.common import GenerationFields, Usage
+from octavo_gateway.protocol.errors import unsupported
+
+
+class CompletionRequest(GenerationFields, kw_only=True):
+    prompt: str | list[str | int | list[int]]
+    logprobs: int | None = None
+    suffix: str | None = None
+    prompt_embeds: Any = None
+
+    def check_supported(self) -> None:
+        super().check_supported()
+        if self.suffix:
+            raise unsupported("suffix", "this model cannot fill in between a prompt and a suffix.")
+        if self.prompt_embeds not in (None, []):
+            raise unsupported("prompt_embeds", "is not supported by this server.")
+
+
+class LegacyLogprobs(msgspec.Struct, kw_only=True):
+    """One entry per token in each list; null where nothing predicts the token."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class CompletionChoice(msgspec.Struct, kw_only=True):
+    index: int
+    text: str
+    logprobs: LegacyLogprobs | None
+    finish_reason: str | None
+    stop_reason: int | str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Completion(msgspec.Struct, kw_only=True):
+    """The whole answer, and a chunk of a streamed one."""
+
+    id: str
+    object: str = "text_completion"
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage | msgspec.UnsetType = msgspec.UNSET
+    system_fingerprint: str

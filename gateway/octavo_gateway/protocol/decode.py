@@ -1,0 +1,116 @@
+"""From body bytes to a checked struct. Every failure is a 400 that names the field."""
+
+from __future__ import annotations
+
+import logging
+from typing import TypeVar
+
+import msgspec
+
+from octavo_gateway.protocol.errors import ApiError, invalid, quoted
+
+_log = logging.getLogger("octavo.gateway.protocol")
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+DEFAULT_MAX_DEPTH = 64
+
+# Known to the API and without effect here: accepted silently.
+_NO_EFFECT = frozenset(
+    {
+        "user",
+        "store",
+        "metadata",
+        "service_tier",
+        "prediction",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "verbosity",
+    }
+)
+# Older spellings that would change the output if they were ignored: what to send instead.
+_REPLACED = {
+    "functions": "tools",
+    "function_call": "tool_choice",
+    "guided_json": "structured_outputs.json",
+    "guided_regex": "structured_outputs.regex",
+    "guided_choice": "structured_outputs.choice",
+    "guided_grammar": "structured_outputs.grammar",
+}
+_ASKS_FOR_NOTHING = frozenset({b"null", b"[]", b"{}", b'""', b'"none"', b"false"})
+
+_NOT_STRUCTURE = bytes(c for c in range(256) if c not in b'"[]{}')
+_BRACES_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
+
+
+def decode(body: bytes, type_: type[T], *, max_depth: int = DEFAULT_MAX_DEPTH) -> T:
+    """Decode a JSON object into `type_`; unknown fields are accepted and logged at debug."""
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise invalid(None, f"The body is not valid UTF-8 (byte {e.start}).") from None
+    if not body.strip():
+        raise invalid(None, "The body is empty; a JSON object is expected.")
+    check_depth(body, max_depth)
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        _check_unknown(fields, type_)
+        return msgspec.json.decode(body, type=type_)
+    except msgspec.ValidationError as e:
+        raise _validation_error(str(e)) from None
+    except (msgspec.DecodeError, UnicodeError) as e:
+        raise invalid(None, f"The body is not valid JSON: {e}") from None
+    except RecursionError:
+        raise _too_deep(max_depth) from None
+
+
+def check_depth(body: bytes, limit: int) -> None:
+    """Refuse arrays and objects nested deeper than `limit`, without recursion and at the speed of bytes.replace.
+
+    Escapes, then strings, are cut out; what is left is brackets, and each pass takes away the innermost layer.
+    """
+    if body.count(b"[") + body.count(b"{") <= limit:
+        return
+    rest = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
+    if b'"' in rest:
+        rest = b"".join(rest.split(b'"')[::2])
+    rest = rest.translate(_BRACES_TO_BRACKETS)
+    for _ in range(limit):
+        shorter = rest.replace(b"[]", b"")
+        if len(shorter) == len(rest):
+            break
+        rest = shorter
+    if rest and (b"[]" in rest or rest.count(b"[") > limit):
+        raise _too_deep(limit)
+
+
+def _too_deep(limit: int) -> ApiError:
+    return invalid(None, f"The body nests arrays or objects deeper than {limit} levels.")
+
+
+def _check_unknown(fields: dict[str, msgspec.Raw], type_: type[msgspec.Struct]) -> None:
+    unknown = fields.keys() - set(type_.__struct_encode_fields__) - _NO_EFFECT
+    for name in sorted(unknown):
+        asks = bytes(fields[name]).strip() not in _ASKS_FOR_NOTHING
+        if asks and (name in _REPLACED or name.startswith("guided_")):
+            instead = _REPLACED.get(name, "structured_outputs")
+            raise ApiError(
+                400,
+                f"{name} is not supported; the field for this is {instead}.",
+                param=name[:64],
+                code="unsupported_parameter",
+            )
+        _log.debug("unknown field %s is ignored", quoted(name))
+
+
+def _validation_error(text: str) -> ApiError:
+    """msgspec's "Expected `int`, got `str` - at `$.messages[0].name`" as an error that names the field."""
+    what, _, path = text.partition(" - at `")
+    param = path.rstrip("`").removeprefix("$").removeprefix(".") or None
+    if what.startswith("Object missing required field `"):
+        missing = what.split("`")[1]
+        param = f"{param}.{missing}" if param else missing
+        return invalid(param, f"{param} is required.", code="missing_required_parameter")
+    what = what.replace("`", "")
+    return invalid(param, f"{param}: {what[:1].lower()}{what[1:]}." if param else f"The body: {what}.")
