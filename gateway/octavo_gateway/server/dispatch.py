@@ -1,0 +1,131 @@
+"""From an HTTP request to its handler: ids, keys, routes, and one shape for every error."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from octavo_gateway.api.ids import new_id
+from octavo_gateway.protocol.errors import ApiError, internal_error, invalid, quoted, shorten
+from octavo_gateway.server.auth import ApiKeys
+from octavo_gateway.server.handlers import Call, Handlers
+from octavo_gateway.server.responses import error_response
+from octavo_gateway.server.state import Phase, ServerState
+
+_log = logging.getLogger("octavo.gateway")
+
+Handler = Callable[[Call], Awaitable[web.StreamResponse]]
+_MAX_REQUEST_ID = 128
+_LINGERING_SECONDS = 2.0  # how long the rest of a refused body is read before the connection closes
+
+
+def routes(handlers: Handlers) -> dict[str, dict[str, Handler]]:
+    """Path to method to handler. A path that ends in / takes everything below it."""
+    h = handlers
+    return {
+        "/health": {"GET": h.health},
+        "/ping": {"GET": h.health, "POST": h.health},
+        "/ready": {"GET": h.ready},
+        "/version": {"GET": h.version},
+        "/metrics": {"GET": h.metrics},
+        "/v1/models": {"GET": h.list_models},
+        "/v1/models/": {"GET": h.get_model},
+        "/v1/chat/completions": {"POST": h.chat_completions},
+        "/v1/completions": {"POST": h.completions},
+        "/tokenize": {"POST": h.tokenize},
+        "/detokenize": {"POST": h.detokenize},
+    }
+
+
+class Dispatcher:
+    """The handler of aiohttp's low-level server."""
+
+    def __init__(self, state: ServerState, handlers: Handlers, keys: ApiKeys) -> None:
+        self._state = state
+        self._keys = keys
+        self._routes = routes(handlers)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        given = request.headers.get("X-Request-Id", "")
+        call = Call(request, given[:_MAX_REQUEST_ID] or new_id("req"), time.monotonic())
+        try:
+            response = await self._dispatch(call)
+        except ApiError as e:
+            response = self._refusal(e)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception:
+            _log.exception("request %s failed", call.id)
+            response = self._refusal(internal_error())
+        if not response.prepared:
+            response.headers["X-Request-Id"] = call.id
+            if self._state.phase is Phase.DRAINING:
+                response.force_close()
+        return response
+
+    async def _dispatch(self, call: Call) -> web.StreamResponse:
+        self._keys.check(call.request)
+        path = call.request.path
+        methods = self._routes.get(path)
+        if methods is None and path.startswith("/v1/models/"):
+            methods = self._routes["/v1/models/"]
+        if methods is None:
+            raise ApiError(404, f"There is no {quoted(path, 128)} here.", code="not_found")
+        method = "GET" if call.request.method == "HEAD" else call.request.method
+        handler = methods.get(method)
+        if handler is None:
+            return _method_not_allowed(call.request.method, path, methods)
+        return await handler(call)
+
+    def _refusal(self, error: ApiError) -> web.Response:
+        self._state.metrics.refuse(error.status)
+        return error_response(error)
+
+
+def _method_not_allowed(method: str, path: str, methods: dict[str, Handler]) -> web.Response:
+    allowed = ", ".join(sorted(methods))
+    error = ApiError(
+        405, f"{quoted(path, 128)} takes {allowed}, not {quoted(method, 16)}.", code="method_not_allowed"
+    )
+    response = error_response(error)
+    response.headers["Allow"] = allowed
+    return response
+
+
+class _Connection(web.RequestHandler):
+    """aiohttp's protocol, with its own errors (malformed HTTP) in our shape."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer is already under way")
+        if status < 500:
+            error = invalid(None, f"The request is not valid HTTP: {shorten(message or str(exc), 200)}")
+            error.status = status
+        else:
+            _log.error("the connection failed", exc_info=exc)
+            error = internal_error()
+        response = error_response(error)
+        response.force_close()
+        return response
+
+
+class HttpServer(web.Server):
+    """Makes a connection handler per client; a handler is cancelled when its client goes."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        super().__init__(dispatcher, handler_cancellation=True)
+
+    def __call__(self) -> web.RequestHandler:
+        connection = _Connection(self, loop=asyncio.get_running_loop(), lingering_time=_LINGERING_SECONDS)
+        connection.access_logger = None
+        return connection

@@ -1,0 +1,128 @@
+"""Server-sent events on their way to one client: idle comments, and a bound on what waits for a slow one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+from aiohttp.http import StreamWriter
+
+from octavo_gateway.api import sse
+
+_log = logging.getLogger("octavo.gateway.stream")
+_DRAIN_CHECK_SECONDS = 0.1
+
+
+class SlowReader(Exception):
+    """The client does not read what it asked for."""
+
+
+@dataclass(frozen=True)
+class StreamLimits:
+    keep_alive_seconds: float  # 0: no comments
+    max_backlog: int  # steps that may wait while the socket is full
+    stalled_seconds: float  # how long the socket may stay full
+
+
+class EventWriter:
+    """Writes events as they come and a comment when none came for a while.
+
+    The socket's buffer is bounded by flow control; while it is full nothing more is taken from the engine's side,
+    where steps pile up to `max_backlog` (and make one chunk when the client reads on).
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        writer: StreamWriter,
+        limits: StreamLimits,
+        backlog: Callable[[], int],
+    ) -> None:
+        self._transport = transport
+        self._writer = writer
+        self._limits = limits
+        self._backlog = backlog
+        self._high_water = transport.get_write_buffer_limits()[1]
+        self._loop = asyncio.get_running_loop()
+        self._last_write = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._comment: asyncio.Task[None] | None = None
+        self._arm(limits.keep_alive_seconds)
+
+    async def write(self, data: bytes) -> None:
+        await self._writer.write(data, drain=False)
+        self._last_write = self._loop.time()
+        if self._transport.get_write_buffer_size() > self._high_water:
+            await self._drain()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._comment is not None:
+            self._comment.cancel()
+
+    def _arm(self, seconds: float) -> None:
+        if self._limits.keep_alive_seconds > 0:
+            self._timer = self._loop.call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        interval = self._limits.keep_alive_seconds
+        idle = self._loop.time() - self._last_write
+        if idle < interval - 1e-3:
+            self._arm(interval - idle)
+            return
+        if self._transport.get_write_buffer_size() <= self._high_water:
+            self._comment = self._loop.create_task(self._write_comment())
+        self._arm(interval)
+
+    async def _write_comment(self) -> None:
+        try:
+            await self._writer.write(sse.KEEP_ALIVE, drain=False)
+        except ConnectionError:
+            return  # The handler is being cancelled.
+        self._last_write = self._loop.time()
+
+    async def _drain(self) -> None:
+        drained = asyncio.ensure_future(self._writer.drain())
+        deadline = self._loop.time() + self._limits.stalled_seconds
+        try:
+            while not drained.done():
+                await asyncio.wait((drained,), timeout=_DRAIN_CHECK_SECONDS)
+                late = self._loop.time() > deadline or self._backlog() > self._limits.max_backlog
+                if late and not drained.done():
+                    raise SlowReader
+            drained.result()
+        finally:
+            drained.cancel()
+
+
+async def stream_events(
+    request: web.BaseRequest,
+    response: web.StreamResponse,
+    events: AsyncIterator[bytes],
+    limits: StreamLimits,
+    backlog: Callable[[], int],
+) -> web.StreamResponse:
+    """Sends `events` as the body of `response`. A reader that stops reading loses its connection."""
+    await response.prepare(request)
+    transport, body = request.transport, request.writer
+    if transport is None:
+        return response
+    assert isinstance(body, StreamWriter)
+    writer = EventWriter(transport, body, limits, backlog)
+    try:
+        async for data in events:
+            await writer.write(data)
+    except SlowReader:
+        _log.warning("a client stopped reading its stream; its request is aborted")
+        transport.abort()
+        return response
+    except ConnectionError:
+        return response
+    finally:
+        writer.close()
+    await response.write_eof()
+    return response

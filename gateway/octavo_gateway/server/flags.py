@@ -1,0 +1,179 @@
+"""The flags of `octavo serve` that concern the API and the server; those of the model are octavo's."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+from typing import Any
+
+from octavo.cli.model_flags import add_model_flags
+from octavo.errors import InvalidArgumentError
+from octavo_gateway.api.sampling import check_default_sampling
+from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.protocol.errors import ApiError
+from octavo_gateway.server.settings import ServerSettings
+
+_LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add_model_flags(parser)
+    parser.add_argument(
+        "--model", dest="model_flag", metavar="MODEL", help="the same as the positional argument"
+    )
+    _add_server_flags(parser.add_argument_group("server"))
+    _add_api_flags(parser.add_argument_group("API"))
+
+
+def _add_server_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for every interface"
+    )
+    group.add_argument("--port", type=int, default=8000, help="port to listen on; 0 takes a free one")
+    group.add_argument(
+        "--api-key",
+        action="append",
+        default=None,
+        metavar="KEY",
+        help="clients must send one of these keys; may be given several times; default $OCTAVO_API_KEY",
+    )
+    group.add_argument(
+        "--max-queue",
+        type=int,
+        default=1024,
+        help="requests that may wait beyond --max-num-seqs; more are answered 429",
+    )
+    group.add_argument("--max-body-bytes", type=int, default=32 * 1024 * 1024, help="largest request body")
+    group.add_argument(
+        "--max-stream-backlog",
+        type=int,
+        default=1024,
+        help="steps that may wait for a client that reads slowly; then its request is aborted",
+    )
+    group.add_argument(
+        "--shutdown-timeout",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="how long SIGTERM lets requests finish; the rest are ended with what they have",
+    )
+    group.add_argument(
+        "--stall-timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="/ready fails when the engine has work and makes no step for so long",
+    )
+    group.add_argument("--log-level", choices=_LOG_LEVELS, default="info", help="what is logged to stderr")
+
+
+def _add_api_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--served-model-name",
+        nargs="+",
+        metavar="NAME",
+        help="names of the model in requests; the first is the one in answers; default: the model as it was named",
+    )
+    group.add_argument(
+        "--generation-config",
+        choices=("auto", "vllm"),
+        default="auto",
+        help="where sampling defaults come from: the model's generation config (auto), or the API's own (vllm)",
+    )
+    group.add_argument(
+        "--override-generation-config",
+        type=_json_object,
+        default={},
+        metavar="JSON",
+        help="sampling defaults that win over the model's, for example '{\"temperature\": 0.5}'",
+    )
+    group.add_argument(
+        "--strict-max-tokens",
+        action="store_true",
+        help="answer 400 when max_tokens exceeds what the window leaves, instead of clamping it",
+    )
+    group.add_argument("--max-stop-strings", type=int, default=4, help="most stop strings in a request")
+    group.add_argument(
+        "--max-logprobs", type=int, default=20, help="most alternatives per token in a request"
+    )
+    group.add_argument("--max-prompts", type=int, default=128, help="most prompts in one completion request")
+    group.add_argument("--max-nesting-depth", type=int, default=64, help="deepest JSON that is read")
+    group.add_argument(
+        "--keep-alive-interval",
+        type=float,
+        default=15.0,
+        metavar="SECONDS",
+        help="a comment is sent on a stream that was silent for so long; 0 sends none",
+    )
+    group.add_argument(
+        "--tokenizer-threads", type=int, default=2, help="threads that render and tokenize prompts"
+    )
+
+
+def server_settings(flags: argparse.Namespace) -> ServerSettings:
+    _check(flags, "port", 0, 65535)
+    for name in ("max_queue", "max_body_bytes", "max_stream_backlog", "shutdown_timeout", "stall_timeout"):
+        _check(flags, name, 0, 2**53)
+    return ServerSettings(
+        host=flags.host,
+        port=flags.port,
+        api_keys=_api_keys(flags.api_key),
+        max_body_bytes=flags.max_body_bytes,
+        max_concurrent=flags.max_num_seqs + flags.max_queue,
+        max_stream_backlog=flags.max_stream_backlog,
+        shutdown_seconds=flags.shutdown_timeout,
+        stall_seconds=flags.stall_timeout,
+    )
+
+
+def api_settings(flags: argparse.Namespace) -> ApiSettings:
+    for name in ("max_stop_strings", "max_logprobs", "keep_alive_interval"):
+        _check(flags, name, 0, 2**31)
+    for name in ("max_prompts", "max_nesting_depth", "tokenizer_threads"):
+        _check(flags, name, 1, 2**31)
+    try:
+        check_default_sampling(flags.override_generation_config)
+    except ApiError as e:
+        raise InvalidArgumentError(f"--override-generation-config: {e}", param=e.body.param or "") from None
+    return ApiSettings(
+        served_names=tuple(flags.served_model_name or (str(flags.model),)),
+        default_sampling=flags.override_generation_config,
+        use_generation_config=flags.generation_config == "auto",
+        strict_max_tokens=flags.strict_max_tokens,
+        max_stop_strings=flags.max_stop_strings,
+        max_logprobs=flags.max_logprobs,
+        max_nesting_depth=flags.max_nesting_depth,
+        max_prompts=flags.max_prompts,
+        keep_alive_seconds=flags.keep_alive_interval,
+        tokenizer_threads=flags.tokenizer_threads,
+    )
+
+
+def set_up_logging(level: str) -> None:
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _api_keys(given: list[str] | None) -> tuple[str, ...]:
+    keys = given if given is not None else [os.environ.get("OCTAVO_API_KEY", "")]
+    if given is not None and not all(given):
+        raise InvalidArgumentError("--api-key must not be empty", param="api_key")
+    return tuple(key for key in keys if key)
+
+
+def _check(flags: argparse.Namespace, name: str, low: float, high: float) -> None:
+    value = getattr(flags, name)
+    if not low <= value <= high:
+        flag = "--" + name.replace("_", "-")
+        raise InvalidArgumentError(f"{flag} must be from {low:g} to {high:g}, got {value}", param=name)
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(f"not JSON: {e}") from None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"not a JSON object: {text}")
+    return value

@@ -1,0 +1,130 @@
+"""One method per route: body in, answer out. Errors leave as ApiError."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+from octavo_gateway.api import models, sse, tokens
+from octavo_gateway.api.answer import Answer
+from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.protocol.chat import ChatCompletionRequest
+from octavo_gateway.protocol.completions import CompletionRequest
+from octavo_gateway.protocol.decode import decode
+from octavo_gateway.protocol.errors import unavailable
+from octavo_gateway.protocol.tokens import DetokenizeRequest, TokenizeRequest
+from octavo_gateway.server.body import read_body
+from octavo_gateway.server.event_stream import StreamLimits, stream_events
+from octavo_gateway.server.responses import json_response
+from octavo_gateway.server.settings import ServerSettings
+from octavo_gateway.server.state import ServerState, Service
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+# A body beyond this is decoded in a tokenizer thread instead of on the event loop.
+_LARGE_BODY = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request with what the dispatcher knows of it."""
+
+    request: web.BaseRequest
+    id: str  # the client's X-Request-Id, or ours
+    arrival: float  # monotonic seconds
+
+
+class Handlers:
+    def __init__(self, state: ServerState, api: ApiSettings, server: ServerSettings) -> None:
+        self._state = state
+        self._api = api
+        self._server = server
+        self._limits = StreamLimits(
+            keep_alive_seconds=api.keep_alive_seconds,
+            max_backlog=server.max_stream_backlog,
+            stalled_seconds=server.stalled_reader_seconds,
+        )
+
+    async def health(self, call: Call) -> web.StreamResponse:
+        """The process lives."""
+        return json_response(b'{"status":"ok"}')
+
+    async def ready(self, call: Call) -> web.StreamResponse:
+        """The model is loaded and makes progress."""
+        reason = self._state.not_ready_because()
+        if reason is not None:
+            raise unavailable(f"Not ready: {reason}.")
+        return json_response(b'{"status":"ready"}')
+
+    async def version(self, call: Call) -> web.StreamResponse:
+        from octavo import __version__
+
+        return json_response(msgspec.json.encode({"version": __version__}))
+
+    async def metrics(self, call: Call) -> web.StreamResponse:
+        from octavo_gateway.api import exposition
+
+        service = self._state.engine_service
+        if service is None:
+            raise unavailable("The model is being loaded.")
+        context = service.context
+        text = exposition.render(
+            context.model_name, context.engine.stats(), context.engine.model.engine_info, self._state.metrics
+        )
+        return web.Response(body=text, headers={"Content-Type": exposition.CONTENT_TYPE})
+
+    async def list_models(self, call: Call) -> web.StreamResponse:
+        return json_response(msgspec.json.encode(models.list_models(self._state.service().context)))
+
+    async def get_model(self, call: Call) -> web.StreamResponse:
+        name = call.request.path.removeprefix("/v1/models/")
+        return json_response(msgspec.json.encode(models.get_model(self._state.service().context, name)))
+
+    async def tokenize(self, call: Call) -> web.StreamResponse:
+        service = self._state.service()
+        with self._state.accept():
+            request = await self._decode(call, service, TokenizeRequest)
+            answer = await tokens.tokenize(service.context, service.chat, request)
+        return json_response(msgspec.json.encode(answer))
+
+    async def detokenize(self, call: Call) -> web.StreamResponse:
+        service = self._state.service()
+        with self._state.accept():
+            request = await self._decode(call, service, DetokenizeRequest)
+            answer = await tokens.detokenize(service.context, request)
+        return json_response(msgspec.json.encode(answer))
+
+    async def chat_completions(self, call: Call) -> web.StreamResponse:
+        service = self._state.service()
+        with self._state.accept():
+            request = await self._decode(call, service, ChatCompletionRequest)
+            answer = await service.chat.start(request, call.arrival)
+            return await self._answer(call, answer, bool(request.stream))
+
+    async def completions(self, call: Call) -> web.StreamResponse:
+        service = self._state.service()
+        with self._state.accept():
+            request = await self._decode(call, service, CompletionRequest)
+            more = service.completions.check_prompts(request) - 1
+            with self._state.accept(more):
+                answer = await service.completions.start(request, call.arrival)
+                return await self._answer(call, answer, bool(request.stream))
+
+    async def _answer(self, call: Call, answer: Answer, stream: bool) -> web.StreamResponse:
+        with self._state.running(answer.generations):
+            if not stream:
+                return json_response(await answer.whole())
+            response = web.StreamResponse(headers={**sse.HEADERS, "X-Request-Id": call.id})
+            return await stream_events(
+                call.request, response, answer.events(), self._limits, lambda: answer.backlog
+            )
+
+    async def _decode(self, call: Call, service: Service, type_: type[T]) -> T:
+        body = await read_body(call.request, self._server.max_body_bytes)
+        depth = self._api.max_nesting_depth
+        if len(body) <= _LARGE_BODY:
+            return decode(body, type_, max_depth=depth)
+        return await service.context.workers.run(lambda: decode(body, type_, max_depth=depth))

@@ -1,0 +1,134 @@
+"""One server from bind to exit: it listens at once, loads behind that, serves, drains."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from concurrent.futures import Future
+
+from octavo_gateway.api.context import ApiContext
+from octavo_gateway.api.engine import Engine
+from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.api.text import TextWorkers
+from octavo_gateway.server.auth import ApiKeys
+from octavo_gateway.server.dispatch import Dispatcher, HttpServer
+from octavo_gateway.server.handlers import Handlers
+from octavo_gateway.server.settings import ServerSettings
+from octavo_gateway.server.state import Phase, ServerState, Service
+
+_log = logging.getLogger("octavo.gateway")
+
+_BACKLOG = 2048
+# After an abort each request still gets its last chunk; the engine needs a step for that.
+_ABORT_SECONDS = 2.0
+_INTERRUPT_DRAIN_SECONDS = 2.0  # Ctrl-C is somebody waiting
+
+
+class Signals:
+    """SIGTERM and SIGINT: the first asks to drain, the second to leave at once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.first: signal.Signals | None = None
+        self.asked = asyncio.Event()
+        self.urged = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self.first is None:
+            self.first = number
+            self.asked.set()
+        else:
+            self.urged.set()
+
+    def close(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.remove_signal_handler(number)
+
+
+def bind(settings: ServerSettings) -> socket.socket:
+    """The listening socket; OSError when the address is not to be had."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
+
+
+async def serve(
+    listener: socket.socket, loading: Future[Engine], api: ApiSettings, settings: ServerSettings
+) -> int:
+    """Serve until a signal; the exit status. Errors of `loading` are raised."""
+    signals = Signals(asyncio.get_running_loop())
+    state = ServerState(settings.max_concurrent, settings.stall_seconds)
+    server = HttpServer(Dispatcher(state, Handlers(state, api, settings), ApiKeys(settings.api_keys)))
+    http = await asyncio.get_running_loop().create_server(server, sock=listener)
+    workers = TextWorkers(api.tokenizer_threads)
+    engine: Engine | None = None
+    try:
+        engine = await _load(loading, signals)
+        if engine is not None:
+            state.loaded(Service(ApiContext(engine, api, state.metrics, workers)))
+            _announce(listener, api, engine)
+            await signals.asked.wait()
+        return await _drain(state, signals, settings)
+    finally:
+        http.close()
+        server.pre_shutdown()
+        await server.shutdown(0.5)
+        workers.close()
+        signals.close()
+        if engine is not None:
+            engine.shutdown()
+
+
+async def _load(loading: Future[Engine], signals: Signals) -> Engine | None:
+    """The engine once it is there; None when a signal comes first."""
+    loaded = asyncio.wrap_future(loading)
+    asked = asyncio.ensure_future(signals.asked.wait())
+    await asyncio.wait((loaded, asked), return_when=asyncio.FIRST_COMPLETED)
+    if loaded.done():
+        asked.cancel()
+        return loaded.result()
+    return None
+
+
+def _announce(listener: socket.socket, api: ApiSettings, engine: Engine) -> None:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    print(
+        f"{api.served_names[0]} answers at http://{shown}:{port}/v1 "
+        f"(window {engine.model.max_model_len} tokens; Ctrl-C stops)",
+        flush=True,
+    )
+
+
+async def _drain(state: ServerState, signals: Signals, settings: ServerSettings) -> int:
+    """Refuse what is new, let the rest finish, abort what does not in time; the exit status."""
+    state.phase = Phase.DRAINING
+    seconds = settings.shutdown_seconds
+    if signals.first is signal.SIGINT:
+        seconds = min(seconds, _INTERRUPT_DRAIN_SECONDS)
+    urged = asyncio.ensure_future(signals.urged.wait())
+    drained = asyncio.ensure_future(state.drained(seconds))
+    await asyncio.wait((urged, drained), return_when=asyncio.FIRST_COMPLETED)
+    if urged.done():
+        drained.cancel()
+        return 1
+    urged.cancel()
+    if not drained.result():
+        _log.warning("requests are still under way after %g s; they are aborted", seconds)
+        state.abort_all()
+        await state.drained(_ABORT_SECONDS)
+    return 0

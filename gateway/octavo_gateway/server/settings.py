@@ -1,0 +1,18 @@
+"""What the server itself needs to know, all of it flags of `octavo serve`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_keys: tuple[str, ...] = ()
+    max_body_bytes: int = 32 * 1024 * 1024
+    max_concurrent: int = 256 + 1024  # accepted and unfinished requests: those that run and those that wait
+    max_stream_backlog: int = 1024  # steps that may wait for a slow reader
+    stalled_reader_seconds: float = 60.0
+    shutdown_seconds: float = 20.0
+    stall_seconds: float = 30.0  # /ready fails when the engine has work and has not stepped for so long

@@ -1,0 +1,72 @@
+"""From flags to a running server: the model loads in a thread of its own while the server's parts are imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from octavo_gateway.api.engine import Engine
+    from octavo_gateway.api.settings import ApiSettings
+    from octavo_gateway.server.settings import ServerSettings
+
+BAD_INPUT = 2  # the exit status for what the operator can put right
+
+
+def run_server(load: Callable[[], Engine], api: ApiSettings, settings: ServerSettings) -> int:
+    """Serve until a signal; the process's exit status. What is wrong is one line on stderr."""
+    from octavo.errors import OctavoError
+
+    loading = _load_in_background(load)
+    # Heavy imports, while the loader reads and packs.
+    import asyncio
+
+    from octavo_gateway.protocol.errors import ApiError
+    from octavo_gateway.server.lifecycle import bind, serve
+
+    try:
+        listener = bind(settings)
+    except OSError as e:
+        return _complain(f"cannot listen on {settings.host}:{settings.port}: {e.strerror or e}", loading)
+    main = serve(listener, loading, api, settings)
+    try:
+        try:
+            import uvloop
+        except ImportError:
+            status = asyncio.run(main)
+        else:
+            status = uvloop.run(main)
+    except (OctavoError, ApiError) as e:
+        return _complain(str(e), loading)
+    return _leave(status, loading)
+
+
+def _load_in_background(load: Callable[[], Engine]) -> Future[Engine]:
+    loading: Future[Engine] = Future()
+
+    def work() -> None:
+        try:
+            loading.set_result(load())
+        except BaseException as e:
+            loading.set_exception(e)
+
+    threading.Thread(target=work, name="octavo-load", daemon=True).start()
+    return loading
+
+
+def _complain(what: str, loading: Future[Engine]) -> int:
+    print(f"octavo: error: {' '.join(what.split())}", file=sys.stderr, flush=True)
+    return _leave(BAD_INPUT, loading)
+
+
+def _leave(status: int, loading: Future[Engine]) -> int:
+    """The exit status; a load that is still under way does not hold up the exit."""
+    if not loading.done():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status

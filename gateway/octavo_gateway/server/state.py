@@ -1,0 +1,121 @@
+"""Where the server is in its life, and the requests it has accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+
+from octavo_gateway.api.chat import ChatService
+from octavo_gateway.api.completions import CompletionService
+from octavo_gateway.api.context import ApiContext
+from octavo_gateway.api.generation import Generation
+from octavo_gateway.api.metrics import Metrics
+from octavo_gateway.protocol.errors import queue_full, unavailable
+
+
+class Phase(Enum):
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+class Service:
+    """A loaded model and what answers requests for it."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
+        self.chat = ChatService(context)
+        self.completions = CompletionService(context)
+
+
+class ServerState:
+    """Belongs to the event loop's thread."""
+
+    def __init__(self, max_concurrent: int, stall_seconds: float) -> None:
+        self.phase = Phase.LOADING
+        self.metrics = Metrics()
+        self._service: Service | None = None
+        self._max_concurrent = max_concurrent
+        self._stall_seconds = stall_seconds
+        self._accepted = 0
+        self._busy_since = 0.0
+        self._generations: set[Generation] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._aborting = False
+
+    def loaded(self, service: Service) -> None:
+        self._service = service
+        if self.phase is Phase.LOADING:
+            self.phase = Phase.READY
+
+    def service(self) -> Service:
+        """What answers; 503 while there is nothing or no more."""
+        if self.phase is Phase.DRAINING:
+            raise unavailable("The server is shutting down.", retry_after=5)
+        if self._service is None:
+            raise unavailable("The model is being loaded.")
+        return self._service
+
+    @property
+    def engine_service(self) -> Service | None:
+        """The same for those who only look, in every phase."""
+        return self._service
+
+    @contextmanager
+    def accept(self, places: int = 1) -> Iterator[None]:
+        """Holds places in the queue; 429 when there are not so many."""
+        if self._accepted + places > self._max_concurrent:
+            raise queue_full(self._max_concurrent)
+        self._accepted += places
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._accepted -= places
+            if not self._accepted:
+                self._idle.set()
+
+    @contextmanager
+    def running(self, generations: Sequence[Generation]) -> Iterator[None]:
+        """Registers what was submitted, so that a shutdown reaches it; closes it in the end."""
+        if not self._generations:
+            self._busy_since = time.monotonic()
+        self._generations.update(generations)
+        if self._aborting:
+            self.abort_all()
+        try:
+            yield
+        finally:
+            for generation in generations:
+                self._generations.discard(generation)
+                generation.close()
+
+    def not_ready_because(self) -> str | None:
+        """Why traffic should go elsewhere, or None."""
+        if self.phase is not Phase.READY or self._service is None:
+            return self.phase.value
+        if not self._generations:
+            return None
+        last_step = self._service.context.engine.stats()["last_step"]
+        quiet = time.monotonic() - max(self._busy_since, last_step)
+        if quiet <= self._stall_seconds:
+            return None
+        return f"the engine has work and has not stepped for {quiet:.0f} s"
+
+    async def drained(self, seconds: float) -> bool:
+        """Waits for the accepted requests; True when all have ended in time."""
+        try:
+            await asyncio.wait_for(self._idle.wait(), seconds)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    def abort_all(self) -> None:
+        """Ends every request with what it has; later ones end as soon as they start."""
+        self._aborting = True
+        for generation in list(self._generations):
+            generation.cancel()

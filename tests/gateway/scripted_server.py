@@ -1,0 +1,31 @@
+"""`octavo serve` with the scripted engine, for tests of a whole process: scripted_server.py JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from scripted import Script, ScriptedEngine
+
+from octavo.errors import ModelError
+from octavo_gateway.api.engine import ModelInfo
+from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.server.settings import ServerSettings
+from octavo_gateway.server.start import run_server
+
+options: dict[str, Any] = json.loads(sys.argv[1])
+
+
+def load() -> ScriptedEngine:
+    time.sleep(options.get("load_seconds", 0.0))
+    if "load_error" in options:
+        raise ModelError(options["load_error"], code="not_found", param="model")
+    tokens = options.get("tokens", 3)
+    script = Script(steps=[([120], "x")] * tokens, step_seconds=options.get("step_seconds", 0.0))
+    return ScriptedEngine(script, model=ModelInfo("scripted", 4096, {}, {"num_blocks": 64}))
+
+
+server = ServerSettings(port=options.get("port", 0), shutdown_seconds=options.get("shutdown_seconds", 20.0))
+sys.exit(run_server(load, ApiSettings(served_names=("tiny",)), server))

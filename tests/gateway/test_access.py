@@ -1,0 +1,222 @@
+"""Keys, queue limit, the phases of the server's life, and the routes that say how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from scripted import Script, ScriptedEngine, spoken
+from serving import HELLO, MODEL, run, serving
+
+from octavo_gateway.server.dispatch import routes
+from octavo_gateway.server.state import Phase
+
+OPEN = {"/health", "/ready", "/ping"}
+
+
+def engine(**kwargs: Any) -> ScriptedEngine:
+    return ScriptedEngine(Script(steps=spoken("fine")), **kwargs)
+
+
+def test_with_keys_every_route_but_the_probes_needs_one() -> None:
+    """Behaviour 93."""
+
+    class Names:
+        def __getattr__(self, name: str) -> str:
+            return name
+
+    async def scenario() -> None:
+        known = [(m, p) for p, methods in routes(Names()).items() for m in methods]  # type: ignore[arg-type]
+        assert len(known) >= 10
+        probes = [
+            *known,
+            ("GET", "/invocations"),
+            ("POST", "/v1/anything"),
+            ("OPTIONS", "/v1/chat/completions"),
+        ]
+        wrong = [
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "Bearer "},
+            {"Authorization": "Basic first"},
+            {"Authorization": "first"},
+            {"x-api-key": "first"},
+            {"Authorization": "Bearer FIRST"},
+        ]
+        async with serving(engine(), server={"api_keys": ("first", "second")}) as client:
+            for method, path in probes:
+                for headers in wrong:
+                    async with client.session.request(method, client.base + path, headers=headers) as r:
+                        assert (r.status == 401) == (path not in OPEN), (method, path, headers)
+                        if r.status == 401:
+                            error = (await r.json())["error"]
+                            assert error["code"] == "invalid_api_key" and set(error) == {
+                                "message",
+                                "type",
+                                "param",
+                                "code",
+                            }
+            for key in ("first", "second"):
+                for scheme in ("Bearer", "bearer"):
+                    headers = {"Authorization": f"{scheme} {key}"}
+                    status, _, _ = await client.post("/v1/chat/completions", HELLO, headers=headers)
+                    assert status == 200
+
+    run(scenario())
+
+
+def test_a_full_queue_answers_429_and_loses_no_accepted_request() -> None:
+    """Behaviour 90."""
+
+    async def scenario() -> None:
+        slow = ScriptedEngine(Script(steps=spoken("fine"), first_step_seconds=0.5), max_num_seqs=1)
+        async with serving(slow, server={"max_concurrent": 1 + 4}) as client:
+            answers = await asyncio.gather(*(client.chat() for _ in range(100)))
+            statuses = sorted(status for status, _, _ in answers)
+            assert statuses == [200] * 5 + [429] * 95
+            refusal = next((h, b) for s, h, b in answers if s == 429)
+            assert int(refusal[0]["Retry-After"]) >= 1
+            assert refusal[1]["error"]["code"] == "rate_limit_exceeded"
+            assert client.state.metrics.refused[429] == 95
+            assert (await client.chat())[0] == 200
+
+    run(scenario())
+
+
+def test_a_refused_or_failed_request_gives_its_place_back() -> None:
+    async def scenario() -> None:
+        async with serving(engine(), server={"max_concurrent": 1}) as client:
+            for _ in range(5):
+                assert (await client.chat(temperature=-1))[0] == 400
+                assert (await client.post("/tokenize", b"{"))[0] == 400
+            assert (await client.chat())[0] == 200
+
+    run(scenario())
+
+
+def test_while_the_model_loads() -> None:
+    """Behaviour 108."""
+
+    async def scenario() -> None:
+        async with serving(None) as client:
+            assert (await client.get("/health"))[0] == 200
+            assert (await client.get("/version"))[0] == 200
+            for answer in (
+                await client.get("/ready"),
+                await client.chat(stream=True),
+                await client.get("/v1/models"),
+                await client.get("/metrics"),
+            ):
+                status, headers, body = answer
+                assert status == 503 and int(headers["Retry-After"]) >= 1
+                assert headers["Content-Type"].startswith("application/json")
+                assert set(body["error"]) == {"message", "type", "param", "code"}
+
+    run(scenario())
+
+
+def test_while_the_server_drains() -> None:
+    async def scenario() -> None:
+        async with serving(engine()) as client:
+            client.state.phase = Phase.DRAINING
+            for status, headers, body in (await client.get("/ready"), await client.chat()):
+                assert (
+                    status == 503
+                    and "Retry-After" in headers
+                    and body["error"]["code"] == "service_unavailable"
+                )
+                assert headers.get("Connection") == "close"
+            assert (await client.get("/health"))[0] == 200
+
+    run(scenario())
+
+
+def test_ready_fails_when_the_engine_stands_still_with_work() -> None:
+    async def scenario() -> None:
+        stuck = ScriptedEngine(Script(first_step_seconds=60))
+        async with serving(stuck, server={"stall_seconds": 0.2}) as client:
+            assert (await client.get("/ready"))[0] == 200
+            task = asyncio.ensure_future(client.chat())
+            await asyncio.sleep(0.1)
+            assert (await client.get("/ready"))[0] == 200
+            await asyncio.sleep(0.3)
+            status, _, body = await client.get("/ready")
+            assert status == 503 and "has not stepped" in body["error"]["message"]
+            assert (await client.get("/health"))[0] == 200
+            stuck.last_step = time.monotonic()
+            assert (await client.get("/ready"))[0] == 200
+            task.cancel()
+
+    run(scenario())
+
+
+def test_models() -> None:
+    async def scenario() -> None:
+        async with serving(engine()) as client:
+            status, _, listed = await client.get("/v1/models")
+            assert status == 200 and listed["object"] == "list"
+            assert [m["id"] for m in listed["data"]] == [MODEL, "alias/with-slash"]
+            for name in (MODEL, "alias/with-slash"):
+                status, _, card = await client.get(f"/v1/models/{name}")
+                assert status == 200
+                assert (card["id"], card["max_model_len"], card["object"]) == (name, 256, "model")
+                assert (await client.chat(model=name))[0] == 200
+
+    run(scenario())
+
+
+def test_head_requests_and_ping() -> None:
+    async def scenario() -> None:
+        async with serving(engine()) as client:
+            async with client.session.head(client.base + "/health") as r:
+                assert r.status == 200
+            assert (await client.get("/ping"))[0] == 200
+            assert (await client.get("/version"))[2]["version"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("body", "ids"),
+    [
+        ({"prompt": "ab"}, [97, 98]),
+        ({"prompt": ""}, []),
+        ({"messages": [{"role": "user", "content": "a"}]}, list(b"<user>a<assistant>")),
+        (
+            {"messages": [{"role": "user", "content": "a"}], "add_generation_prompt": False},
+            list(b"<user>a"),
+        ),
+    ],
+)
+def test_tokenize_and_back(body: dict[str, Any], ids: list[int]) -> None:
+    async def scenario() -> None:
+        async with serving(engine()) as client:
+            status, _, answer = await client.post("/tokenize", {"model": MODEL, **body})
+            assert status == 200
+            assert (answer["tokens"], answer["count"], answer["max_model_len"]) == (ids, len(ids), 256)
+            status, _, back = await client.post("/detokenize", {"tokens": ids})
+            assert status == 200 and back == {"prompt": bytes(ids).decode()}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/tokenize", {}, "prompt"),
+        ("/tokenize", {"prompt": "a", "messages": []}, "prompt"),
+        ("/detokenize", {"tokens": [300]}, "tokens"),
+        ("/detokenize", {"tokens": [-1]}, "tokens"),
+        ("/detokenize", {"tokens": [True]}, "tokens[0]"),
+        ("/detokenize", {}, "tokens"),
+    ],
+)
+def test_tokenize_refusals(path: str, body: dict[str, Any], param: str) -> None:
+    async def scenario() -> None:
+        async with serving(engine()) as client:
+            status, _, answer = await client.post(path, body)
+            assert status == 400 and answer["error"]["param"] == param
+
+    run(scenario())
