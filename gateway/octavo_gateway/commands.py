@@ -1,0 +1,33 @@
+"""The subcommands that the gateway adds to `octavo`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from octavo.cli.command import Command
+from octavo_gateway.server.flags import add_flags
+
+if TYPE_CHECKING:
+    from octavo_gateway.server.served_engine import ServedEngine
+
+
+def _serve(flags: argparse.Namespace) -> int:
+    from octavo.cli.model_flags import engine_args
+    from octavo_gateway.server.flags import api_settings, server_settings, set_up_logging
+    from octavo_gateway.server.start import run_server
+
+    if flags.model_flag is not None:
+        flags.model = flags.model_flag
+    set_up_logging(flags.log_level)
+    arguments = engine_args(flags)
+
+    def load() -> ServedEngine:
+        from octavo_gateway.server.served_engine import ServedEngine
+
+        return ServedEngine(arguments)
+
+    return run_server(load, api_settings(flags), server_settings(flags))
+
+
+serve = Command("Serve a model over an OpenAI-compatible HTTP API.", add_flags, _serve)

@@ -1,0 +1,110 @@
+"""octavo's AsyncEngine, tokenizer and chat template behind the API's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import sub
+from typing import TYPE_CHECKING, Any
+
+from octavo.async_engine import AsyncEngine
+from octavo.loading import load
+
+from octavo.engine_args import EngineArgs
+from octavo.errors import InvalidArgumentError
+from octavo.tokenizer import Tokenizer
+from octavo_gateway.api.engine import ModelInfo
+
+if TYPE_CHECKING:
+    from octavo.token_stream import TokenStream
+
+    from octavo.chat import ChatTemplate
+    from octavo.sampling_params import SamplingParams
+
+
+class ServedTokenizer:
+    """octavo's tokenizer and chat template."""
+
+    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None, vocab_size: int) -> None:
+        self._tokenizer = tokenizer
+        self._template = template
+        self._vocab_size = vocab_size
+        offsets = tokenizer.token_bytes.offsets
+        self._longest: int = max(map(sub, offsets[1:], offsets))
+
+    @property
+    def vocab_size(self) -> int:
+        return self._vocab_size
+
+    @property
+    def longest_token_bytes(self) -> int:
+        return self._longest
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        return self._tokenizer.encode(text, add_special_tokens)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(token_ids, skip_special_tokens=False)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        # Rows that only pad the embedding have no text.
+        return self._tokenizer.token_bytes[token_id] if token_id < self._tokenizer.vocab_size else b""
+
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool,
+        continue_final_message: bool,
+        template_kwargs: Mapping[str, Any],
+    ) -> list[int]:
+        if self._template is None:
+            raise InvalidArgumentError(
+                "this model has no chat template: use /v1/completions, or start the server with --chat-template",
+                param="messages",
+            )
+        try:
+            return self._template.encode(
+                messages,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                **template_kwargs,
+            )
+        except TypeError as e:
+            raise InvalidArgumentError(f"chat_template_kwargs: {e}", param="chat_template_kwargs") from None
+
+
+class ServedEngine:
+    """A loaded model that takes requests. Loaded in any thread, then used from one event loop."""
+
+    def __init__(self, args: EngineArgs) -> None:
+        loaded = load(args)
+        self._engine = AsyncEngine(loaded)
+        tokenizer = loaded.require_tokenizer("requests")
+        has_template = args.chat_template is not None or tokenizer.chat_template is not None
+        template = loaded.chat_template if has_template else None
+        self._tokenizer = ServedTokenizer(tokenizer, template, loaded.vocab_size)
+        self._model = ModelInfo(
+            root=loaded.name,
+            max_model_len=loaded.max_model_len,
+            generation_config=loaded.generation_config,
+            engine_info={**loaded.engine.info(), "enable_prefix_caching": args.enable_prefix_caching},
+        )
+
+    @property
+    def model(self) -> ModelInfo:
+        return self._model
+
+    @property
+    def tokenizer(self) -> ServedTokenizer:
+        return self._tokenizer
+
+    def submit(
+        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int
+    ) -> TokenStream:
+        return self._engine.submit(prompt, params, namespace=namespace, priority=priority)
+
+    def stats(self) -> dict[str, Any]:
+        return self._engine.stats()
+
+    def shutdown(self) -> None:
+        self._engine.shutdown()
