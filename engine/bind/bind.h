@@ -14,5 +14,7 @@ void bind_cpu_ops(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_model_runner(nb::module_& m);
 void bind_ops(nb::module_& m);
+void bind_cache(nb::module_& m);
+void bind_sched(nb::module_& m);
 
 }  // namespace octavo

@@ -10,4 +10,6 @@ NB_MODULE(_engine, m) {
   octavo::bind_linear(m);
   octavo::bind_model_runner(m);
   octavo::bind_ops(m);
+  octavo::bind_cache(m);
+  octavo::bind_sched(m);
 }

@@ -9,8 +9,8 @@ namespace octavo {
 // What the scheduler needs to know about a request (a sequence group): integers only.
 struct RequestSpec {
   RequestId id = 0;
-  std::vector<SeqId> seqs;      // n branches; seqs[0] computes the prompt, the others fork from it
-  std::vector<int32_t> prompt;  // token ids, at least one
+  std::vector<SeqId> seqs;        // n branches; seqs[0] computes the prompt, the others fork from it
+  std::vector<int32_t> prompt;    // token ids, at least one
   uint64_t prefix_namespace = 0;  // identity for the prefix cache: equal prompts in different namespaces never share
   int32_t priority = 0;           // smaller runs first (vLLM's meaning)
   int32_t max_new_tokens = 1;     // per branch

@@ -27,18 +27,18 @@ struct SchedulerConfig {
   int max_seqs = 256;             // sequences running at once
   int max_model_len = 0;          // prompt and output together
   bool prefix_caching = true;
-  double watermark = 0.01;        // share of the pool kept free at admission
-  int depth = 1;                  // steps in flight
+  double watermark = 0.01;  // share of the pool kept free at admission
+  int depth = 1;            // steps in flight
 };
 
 struct SchedulerStats {
-  int waiting = 0;            // requests
+  int waiting = 0;  // requests
   int running = 0;
   int64_t preemptions = 0;
-  int64_t prefix_queries = 0; // prompt tokens looked up
-  int64_t prefix_hits = 0;    // of them found in the cache (shared or copied)
+  int64_t prefix_queries = 0;  // prompt tokens looked up
+  int64_t prefix_hits = 0;     // of them found in the cache (shared or copied)
   int64_t tokens_computed = 0;
-  int total_blocks = 0;       // all groups together: free + live + cached = total
+  int total_blocks = 0;  // all groups together: free + live + cached = total
   int free_blocks = 0;
   int live_blocks = 0;
   int cached_blocks = 0;

@@ -1,0 +1,185 @@
+// What a finished step changes: positions, the prefix index, branches; and how a failed step is undone.
+#include <algorithm>
+
+#include "base/format.h"
+#include "sched/scheduler_impl.h"
+
+namespace octavo {
+
+void Scheduler::Impl::commit(StepId step, const StepOutcome& outcome) {
+  if (in_flight.empty() || in_flight.front()->plan.step != step) {
+    throw Error(ErrorCode::kInvalidArgument, "step",
+                cat("commits are in order: step ", step, " is not the oldest in flight",
+                    in_flight.empty() ? "" : cat(", that is step ", in_flight.front()->plan.step)));
+  }
+  check_outcome(*in_flight.front(), outcome);
+  std::unique_ptr<StepSlot> slot = std::move(in_flight.front());
+  in_flight.erase(in_flight.begin());
+
+  for (const PlannedRow& row : slot->rows) {
+    if (Sequence* seq = find_sequence(row.seq)) --seq->group->rows_in_flight;
+  }
+  for (const RowFault& fault : outcome.faults) {
+    if (Sequence* seq = find_sequence(fault.seq)) remove(*seq->group);
+  }
+  for (const PlannedRow& row : slot->rows) advance(row);
+  apply(outcome.outcomes);
+  // A sampled sequence that no outcome names as child ends here.
+  for (const PlannedRow& row : slot->rows) {
+    Sequence* seq = row.sampled ? find_sequence(row.seq) : nullptr;
+    if (seq == nullptr) continue;
+    if (std::exchange(seq->sampled, Sequence::Sampled::kNo) == Sequence::Sampled::kUnnamed) end_branch(*seq);
+  }
+  slot->clear(config.groups.size());
+  spare.push_back(std::move(slot));
+}
+
+// Everything that can be wrong with an outcome is found before anything changes.
+void Scheduler::Impl::check_outcome(const StepSlot& slot, const StepOutcome& outcome) const {
+  const auto& all = outcome.outcomes;
+  const auto wrong = [](const std::string& what) { throw Error(ErrorCode::kInvalidArgument, "outcome", what); };
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Outcome& o = all[i];
+    if (find_sequence(o.parent) == nullptr) continue;  // cancelled or stopped meanwhile
+    const auto sampled = [&](const PlannedRow& row) { return row.sampled && row.seq == o.parent; };
+    if (i >= slot.rows.size() || !sampled(slot.rows[i])) {  // outcomes usually stand in the order of the rows
+      if (std::ranges::none_of(slot.rows, sampled)) {
+        wrong(cat("sequence ", o.parent, " was not sampled in step ", slot.plan.step));
+      }
+    }
+    if (o.child == o.parent) continue;
+    if (find_sequence(o.child) != nullptr)
+      wrong(cat("child ", o.child, " of sequence ", o.parent, " is there already"));
+    for (size_t k = 0; k < i; ++k) {
+      if (all[k].child == o.child) wrong(cat("two outcomes name the child ", o.child));
+    }
+  }
+}
+
+void Scheduler::Impl::advance(const PlannedRow& row) {
+  Sequence* seq = find_sequence(row.seq);
+  stats.tokens_computed += row.n_tokens;
+  if (seq == nullptr) return;
+  SequenceGroup& g = *seq->group;
+  seq->computed = row.first_pos + row.n_tokens;
+  seq->filled = std::max(seq->filled, seq->computed);
+  g.logits_done = std::max(g.logits_done, std::min(seq->computed, g.prompt_size));
+  if (row.sampled) {
+    --seq->pending;
+    seq->sampled = Sequence::Sampled::kUnnamed;
+    if (g.rank != g.priority) set_rank(g, g.priority);  // its followers have what they waited for
+  }
+  publish(*seq);
+  leave_window(*seq);
+}
+
+void Scheduler::Impl::publish(Sequence& seq) {
+  if (!config.prefix_caching) return;
+  PrefixIndex& index = cache.index();
+  const int32_t size = config.block_size;
+  const uint64_t ns = seq.group->ns;
+  const auto own_blocks = [&](int32_t at) {
+    for (int g = 0; g < cache.num_groups(); ++g) blocks[g] = seq.tables[g][at];
+  };
+  while ((seq.indexed + 1) * size <= seq.computed) {
+    const int32_t at = seq.indexed;
+    own_blocks(at);
+    const std::span<const int32_t> tokens(seq.tokens.data() + at * size, size);
+    const NodeId node = index.insert(seq.node, ns, tokens, blocks);
+    for (int g = 0; g < cache.num_groups(); ++g) {
+      const BlockId known = index.block(node, g);
+      if (blocks[g] == kNoBlock || known == kNoBlock || known == blocks[g]) continue;
+      retire(*seq.group, seq.tables[g].replace(at, cache.pool(g).share(known)));  // equal content: held once
+    }
+    index.hold(node);
+    index.unhold(seq.node);
+    seq.node = node;
+    ++seq.indexed;
+  }
+  const int32_t rest = seq.computed % size;
+  if (rest == 0 || seq.indexed != seq.computed / size) return;
+  own_blocks(seq.indexed);
+  const std::span<const int32_t> tokens(seq.tokens.data() + seq.indexed * size, rest);
+  index.insert_tail(seq.node, ns, tokens, blocks);
+}
+
+void Scheduler::Impl::leave_window(Sequence& seq) {
+  for (int g = 0; g < cache.num_groups() && windowed; ++g) {
+    BlockTable& table = seq.tables[g];
+    const int32_t oldest = std::min(oldest_block(g, seq.computed), table.size());
+    while (table.first() < oldest) retire(*seq.group, table.drop_front());
+  }
+}
+
+// All of a step's outcomes together: forks first, from the parents as they were sampled.
+void Scheduler::Impl::apply(const std::vector<Outcome>& outcomes) {
+  for (const Outcome& o : outcomes) {
+    Sequence* parent = find_sequence(o.parent);
+    if (parent == nullptr) continue;
+    parent->group->forked = true;
+    if (o.child == o.parent) {
+      parent->sampled = Sequence::Sampled::kGoesOn;
+    } else {
+      fork(*parent, o.child);
+    }
+  }
+  for (const Outcome& o : outcomes) {
+    Sequence* child = find_sequence(o.child);
+    if (child == nullptr) continue;
+    child->tokens.push_back(o.token);
+    SequenceGroup& g = *child->group;
+    if (o.finished) {
+      end_branch(*child);
+    } else if (static_cast<int32_t>(child->tokens.size()) >= config.max_model_len) {
+      fail(g, {ErrorCode::kContextLength, "max_tokens",
+               cat("sequence ", o.child, " reached ", child->tokens.size(),
+                   " tokens and was not ended: the maximum context length is ", config.max_model_len, " tokens"),
+               static_cast<int64_t>(child->tokens.size()), config.max_model_len});
+    }
+  }
+}
+
+void Scheduler::Impl::fork(Sequence& parent, SeqId id) {
+  auto child = std::make_unique<Sequence>();
+  child->id = id;
+  child->group = parent.group;
+  child->tokens.reserve(parent.tokens.capacity());
+  child->tokens = parent.tokens;
+  // Blocks that a step in flight appended belong to the parent alone.
+  for (const BlockTable& table : parent.tables) child->tables.push_back(table.fork(blocks_for(parent.computed)));
+  child->started = true;
+  child->computed = child->planned = child->filled = parent.computed;
+  child->node = parent.node;
+  cache.index().hold(child->node);
+  child->indexed = parent.indexed;
+  sequences.emplace(id, child.get());
+  parent.group->branches.push_back(std::move(child));
+}
+
+void Scheduler::Impl::end_branch(Sequence& seq) {
+  SequenceGroup& g = *seq.group;
+  if (g.branches.size() == 1) {
+    remove(g);
+    return;
+  }
+  reset(seq);
+  sequences.erase(seq.id);
+  std::erase_if(g.branches, [&](const auto& branch) { return branch.get() == &seq; });
+}
+
+void Scheduler::Impl::rollback(StepId step) {
+  const auto first = std::ranges::find_if(in_flight, [&](const auto& slot) { return slot->plan.step == step; });
+  if (first == in_flight.end()) {
+    throw Error(ErrorCode::kInvalidArgument, "step", cat("step ", step, " is not in flight and cannot be rolled back"));
+  }
+  const auto keep = first - in_flight.begin();
+  while (static_cast<std::ptrdiff_t>(in_flight.size()) > keep) {
+    std::unique_ptr<StepSlot> slot = std::move(in_flight.back());
+    in_flight.pop_back();
+    undo_rows(*slot, 0);
+    slot->clear(config.groups.size());
+    spare.push_back(std::move(slot));
+  }
+}
+
+}  // namespace octavo

@@ -1,0 +1,43 @@
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "sched/sequence.h"
+
+namespace octavo {
+
+// Smaller priority first, then who was preempted, then arrival.
+struct WaitingOrder {
+  bool operator()(const SequenceGroup* a, const SequenceGroup* b) const {
+    if (a->priority != b->priority) return a->priority < b->priority;
+    if (a->preempted != b->preempted) return a->preempted;
+    return a->arrival < b->arrival;
+  }
+};
+
+// Most important first; the last is the first to be preempted.
+struct RunningOrder {
+  bool operator()(const SequenceGroup* a, const SequenceGroup* b) const {
+    return a->rank != b->rank ? a->rank < b->rank : a->arrival < b->arrival;
+  }
+};
+
+// Groups in a total order. The fields that Order reads change only while a group is outside.
+template <class Order>
+class GroupQueue {
+ public:
+  size_t size() const { return groups_.size(); }
+  bool empty() const { return groups_.empty(); }
+  SequenceGroup* operator[](size_t i) const { return groups_[i]; }
+  SequenceGroup* back() const { return groups_.back(); }
+  auto begin() const { return groups_.begin(); }
+  auto end() const { return groups_.end(); }
+
+  void insert(SequenceGroup* g) { groups_.insert(std::ranges::lower_bound(groups_, g, Order{}), g); }
+  void erase(SequenceGroup* g) { groups_.erase(std::ranges::lower_bound(groups_, g, Order{})); }
+
+ private:
+  std::vector<SequenceGroup*> groups_;
+};
+
+}  // namespace octavo

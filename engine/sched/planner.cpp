@@ -1,0 +1,144 @@
+// Who runs in the next step: decodes first, then the prompts of running requests, then new ones.
+#include <algorithm>
+
+#include "base/format.h"
+#include "sched/scheduler_impl.h"
+
+namespace octavo {
+
+const StepPlan* Scheduler::Impl::plan() {
+  if (static_cast<int>(in_flight.size()) == config.depth) return nullptr;
+  for (size_t i = running.size(); i-- > 0;) {
+    if (running[i]->evicting && running[i]->rows_in_flight == 0) preempt(*running[i]);
+  }
+  StepSlot& slot = *spare.back();
+  while (true) {
+    slot.clear(config.groups.size());
+    slot.plan.step = next_step;
+    build(slot);
+    if (!slot.rows.empty()) break;
+    if (!in_flight.empty() || !unblock()) return nullptr;
+  }
+  ++next_step;
+  grouper.group(slot.plan);
+  in_flight.push_back(std::move(spare.back()));
+  spare.pop_back();
+  return &in_flight.back()->plan;
+}
+
+void Scheduler::Impl::build(StepSlot& slot) {
+  budget = config.max_tokens_per_step;
+  short_of_blocks = false;
+  // A victim of preemption is never before the one that needs the room, so it has no row in this plan yet.
+  for (size_t i = 0; i < running.size() && budget > 0;) {
+    SequenceGroup* g = running[i];
+    if (!g->evicting && decode_ready(*g)) plan_decode(slot, *g);
+    if (i < running.size() && running[i] == g) ++i;
+  }
+  for (size_t i = 0; i < running.size() && budget > 0; ++i) {
+    if (!running[i]->evicting && prefilling(*running[i])) plan_prefill(slot, *running[i]);
+  }
+  if (!short_of_blocks && !waiting.empty() && budget > 0) admit(slot);
+}
+
+bool Scheduler::Impl::decode_ready(const SequenceGroup& g) const {
+  for (const auto& seq : g.branches) {
+    if (!seq->started || seq->remaining() != 1) return false;
+    if (seq->pending == 0) continue;
+    if (!g.single()) return false;
+    // The token in flight is the last one: do not plan past it.
+    if (seq->length() - g.prompt_size >= g.max_new_tokens || seq->length() >= config.max_model_len) return false;
+  }
+  return true;
+}
+
+bool Scheduler::Impl::prefilling(const SequenceGroup& g) const {
+  return std::ranges::any_of(g.branches, [](const auto& seq) { return !seq->started || seq->remaining() > 1; });
+}
+
+// All branches or none.
+void Scheduler::Impl::plan_decode(StepSlot& slot, SequenceGroup& g) {
+  if (static_cast<int32_t>(g.branches.size()) > budget) return;
+  const size_t mark = slot.rows.size();
+  for (const auto& seq : g.branches) {
+    const Room room = make_room(g, *seq, 1);
+    if (room == Room::kYes) {
+      plan_row(slot, *seq, 1);
+      continue;
+    }
+    undo_rows(slot, mark);
+    short_of_blocks = true;
+    if (room == Room::kSelf) preempt(g);
+    return;
+  }
+}
+
+// Preempts from the back until `seq` can take n more tokens.
+Scheduler::Impl::Room Scheduler::Impl::make_room(SequenceGroup& g, const Sequence& seq, int32_t n) {
+  while (fitting(seq, n) < n) {
+    if (std::ranges::any_of(running, [](const SequenceGroup* r) { return r->evicting; })) return Room::kLater;
+    SequenceGroup& victim = *running.back();
+    if (&victim == &g && running.size() == 1) return Room::kLater;  // alone: unblock() decides
+    if (victim.rows_in_flight > 0) {
+      victim.evicting = true;  // no more rows; its blocks come back at the next plan that finds it at rest
+      return Room::kLater;
+    }
+    if (&victim == &g) return Room::kSelf;
+    preempt(victim);
+  }
+  return Room::kYes;
+}
+
+// The next chunk of a prompt, or of a history that is recomputed. Branches that are recomputed stop before their
+// last token, so that all of them are sampled in one step.
+void Scheduler::Impl::plan_prefill(StepSlot& slot, SequenceGroup& g) {
+  for (size_t i = 0; i < g.branches.size() && budget > 0; ++i) {
+    Sequence& seq = *g.branches[i];
+    if (!seq.started) {
+      // Siblings have their prompt in common at least: take over what the most similar one computed.
+      const Sequence* lead = nullptr;
+      int32_t common = 0;
+      for (size_t k = 0; k < i; ++k) {
+        const auto& other = g.branches[k]->tokens;
+        const auto equal = static_cast<int32_t>(std::ranges::mismatch(other, seq.tokens).in1 - other.begin());
+        if (equal > common) lead = g.branches[k].get(), common = equal;
+      }
+      find_prefix(seq);
+      start_row(slot, seq, lead, common);
+    } else {
+      const int32_t left = seq.remaining() - (g.branches.size() > 1 ? 1 : 0);
+      const int32_t n = fitting(seq, std::min(budget, left));
+      if (n > 0) plan_row(slot, seq, n);
+    }
+    if (!seq.started || seq.remaining() > 1) {
+      short_of_blocks |= budget > 0;
+      return;
+    }
+  }
+}
+
+// Nothing is in flight and no row could be planned. One request less holds blocks after this.
+bool Scheduler::Impl::unblock() {
+  if (running.size() > 1) {
+    preempt(*running.back());
+    return true;
+  }
+  SequenceGroup* g = !running.empty() ? running.back() : !waiting.empty() ? waiting[0] : nullptr;
+  if (g == nullptr) return false;
+  int tight = 0;
+  for (int i = 1; i < cache.num_groups(); ++i) {
+    if (cache.available(i) < cache.available(tight)) tight = i;
+  }
+  const int64_t total = cache.pool(tight).size();
+  int64_t length = 0;
+  for (const auto& seq : g->branches) length = std::max<int64_t>(length, seq->length());
+  fail(*g, {ErrorCode::kCapacity, "kv_cache",
+            cat("the request has ", length, " tokens in ", g->branches.size(),
+                g->branches.size() == 1 ? " branch" : " branches", " and cannot go on: it alone holds ",
+                cache.pool(tight).num_live(), " of ", total, " KV blocks, and the pool holds ",
+                total * config.block_size, " tokens. Enlarge the pool or ask for fewer tokens."),
+            length + 1, total * config.block_size});
+  return true;
+}
+
+}  // namespace octavo

@@ -1,0 +1,236 @@
+#include "sched/scheduler.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "base/format.h"
+#include "sched/scheduler_impl.h"
+
+namespace octavo {
+namespace {
+
+std::vector<PagedCacheGroup> cache_groups(const SchedulerConfig& config) {
+  std::vector<PagedCacheGroup> groups;
+  for (const CacheGroup& g : config.groups) {
+    groups.push_back({g.num_blocks, g.retain == RetainBlocks::kWindow ? g.window : 0});
+  }
+  return groups;
+}
+
+// Unpredictable, so that nobody can prepare prompts that crowd one bucket. Identity never depends on it.
+PrefixKey random_key() {
+  std::random_device source;
+  const auto word = [&] { return uint64_t{source()} << 32 | source(); };
+  const uint64_t hi = word();
+  return {hi, word()};
+}
+
+SchedulerConfig checked(SchedulerConfig config) {
+  const auto require = [](bool ok, const char* name, int64_t value, const char* rule) {
+    if (!ok) throw Error(ErrorCode::kInvalidArgument, name, cat(name, " must be ", rule, ", got ", value));
+  };
+  require(config.block_size >= 1, "block_size", config.block_size, "at least 1");
+  require(!config.groups.empty(), "groups", 0, "one KV group or more");
+  for (const CacheGroup& g : config.groups) {
+    require(g.num_blocks >= 1, "num_blocks", g.num_blocks, "at least 1");
+    require(g.retain == RetainBlocks::kAll || g.window >= 1, "window", g.window, "at least 1");
+  }
+  require(config.max_tokens_per_step >= 1, "max_tokens_per_step", config.max_tokens_per_step, "at least 1");
+  require(config.max_seqs >= 1, "max_seqs", config.max_seqs, "at least 1");
+  require(config.max_model_len >= 2, "max_model_len", config.max_model_len, "at least 2");
+  require(config.depth == 1 || config.depth == 2, "depth", config.depth, "1 or 2");
+  if (!(config.watermark >= 0.0 && config.watermark < 1.0)) {
+    throw Error(ErrorCode::kInvalidArgument, "watermark", cat("watermark must be in [0, 1), got ", config.watermark));
+  }
+  return config;
+}
+
+}  // namespace
+
+Scheduler::Impl::Impl(SchedulerConfig c)
+    : config(checked(std::move(c))),
+      cache(config.block_size, cache_groups(config), prefix_key, random_key()),
+      promised(config.groups.size()),
+      grouper(config.block_size),
+      blocks(config.groups.size()) {
+  for (int g = 0; g < cache.num_groups(); ++g) windowed |= cache.window(g) > 0;
+  for (int i = 0; i < config.depth; ++i) spare.push_back(std::make_unique<StepSlot>());
+}
+
+int32_t Scheduler::Impl::oldest_block(int group, int32_t position) const {
+  const int window = cache.window(group);
+  return window == 0 ? 0 : std::max(0, position - window + 1) / config.block_size;
+}
+
+std::optional<Refusal> Scheduler::Impl::check(const RequestSpec& spec) const {
+  const auto prompt = static_cast<int64_t>(spec.prompt.size());
+  const auto n = static_cast<int64_t>(spec.seqs.size());
+  if (prompt == 0)
+    return Refusal{ErrorCode::kInvalidArgument, "prompt", "the prompt is empty: it needs at least one token", 0, 1};
+  if (spec.max_new_tokens < 1) {
+    return Refusal{ErrorCode::kInvalidArgument, "max_tokens",
+                   cat("max_tokens must be at least 1, got ", spec.max_new_tokens), spec.max_new_tokens, 1};
+  }
+  const int64_t most = std::min(config.max_seqs, config.max_tokens_per_step);
+  if (n < 1 || n > most) {
+    return Refusal{ErrorCode::kInvalidArgument, "n",
+                   cat("n must be between 1 and ", most, ", the sequences that run at once, got ", n), n, most};
+  }
+  if (prompt >= config.max_model_len) {
+    return Refusal{
+        ErrorCode::kContextLength, "prompt",
+        cat("This model's maximum context length is ", config.max_model_len, " tokens, and the prompt has ", prompt,
+            " tokens, which leaves no room for an answer. Shorten the prompt or raise max_model_len."),
+        prompt, config.max_model_len};
+  }
+  for (int g = 0; g < cache.num_groups(); ++g) {
+    // The block that holds the position after the prompt is written by every branch on its own.
+    int64_t need = prompt / config.block_size + n;
+    if (cache.window(g) > 0) need = std::min(need, (cache.window(g) + config.block_size - 2) / config.block_size + n);
+    const int64_t total = cache.pool(g).size();
+    if (need > total) {
+      return Refusal{
+          ErrorCode::kCapacity, "prompt",
+          cat("the prompt has ", prompt, " tokens and needs ", need, " KV blocks of ", config.block_size,
+              " tokens with the first token of each of ", n, n == 1 ? " answer" : " answers", "; the KV pool holds ",
+              total * config.block_size, " tokens (", total, " blocks). Shorten the prompt or enlarge the pool."),
+          prompt + 1, total * config.block_size};
+    }
+  }
+  return std::nullopt;
+}
+
+void Scheduler::Impl::add(RequestSpec spec) {
+  if (const auto refusal = check(spec)) throw Error(refusal->code, refusal->param, refusal->message);
+  if (groups.contains(spec.id))
+    throw Error(ErrorCode::kInvalidArgument, "id", cat("request ", spec.id, " is there already"));
+  for (const auto& slot : in_flight) {
+    for (const PlannedRow& row : slot->rows) {
+      if (row.request == spec.id) {
+        throw Error(ErrorCode::kInvalidArgument, "id", cat("request ", spec.id, " is cancelled but still in flight"));
+      }
+    }
+  }
+  for (const SeqId id : spec.seqs) {
+    if (sequences.contains(id))
+      throw Error(ErrorCode::kInvalidArgument, "seqs", cat("sequence ", id, " is there already"));
+  }
+  auto g = std::make_unique<SequenceGroup>();
+  g->id = spec.id;
+  g->ns = spec.prefix_namespace;
+  g->priority = g->rank = spec.priority;
+  g->arrival = arrivals++;
+  g->prompt_size = static_cast<int32_t>(spec.prompt.size());
+  g->max_new_tokens = spec.max_new_tokens;
+  g->prompt_logits = spec.prompt_logits;
+  g->seq_ids = std::move(spec.seqs);
+
+  auto seq = std::make_unique<Sequence>();
+  seq->id = g->seq_ids[0];
+  seq->group = g.get();
+  seq->tokens = std::move(spec.prompt);
+  // Room to grow without an allocation in the step loop, within reason.
+  const int64_t longest =
+      std::min<int64_t>(int64_t{g->prompt_size} + std::min(g->max_new_tokens, 4096), config.max_model_len);
+  seq->tokens.reserve(longest);
+  for (int i = 0; i < cache.num_groups(); ++i) {
+    seq->tables.emplace_back(cache.pool(i));
+    seq->tables.back().reserve(blocks_for(longest));
+  }
+  sequences.emplace(seq->id, seq.get());
+  g->branches.push_back(std::move(seq));
+  waiting.insert(g.get());
+  groups.emplace(spec.id, std::move(g));
+}
+
+void Scheduler::Impl::cancel(RequestId id) {
+  const auto it = groups.find(id);
+  if (it != groups.end()) remove(*it->second);
+}
+
+void Scheduler::Impl::fail(SequenceGroup& g, Refusal why) {
+  failures.push_back({g.id, std::move(why)});
+  remove(g);
+}
+
+// Rows of the group that are still in flight find no sequence when they are committed, and are dropped.
+void Scheduler::Impl::remove(SequenceGroup& g) {
+  for (const auto& seq : g.branches) {
+    reset(*seq);
+    sequences.erase(seq->id);
+  }
+  g.running ? running.erase(&g) : waiting.erase(&g);
+  groups.erase(g.id);
+}
+
+void Scheduler::Impl::preempt(SequenceGroup& g) {
+  for (const auto& seq : g.branches) reset(*seq);
+  running.erase(&g);
+  g.running = g.evicting = false;
+  g.preempted = true;
+  g.rank = g.priority;
+  g.blocked_room = -1;
+  waiting.insert(&g);
+  ++stats.preemptions;
+}
+
+void Scheduler::Impl::reset(Sequence& seq) {
+  for (BlockTable& table : seq.tables) {
+    if (seq.group->rows_in_flight > 0) {
+      while (table.size() > 0) retire(*seq.group, table.pop_back());
+    }
+    table.clear();
+  }
+  cache.index().unhold(std::exchange(seq.node, kNoNode));
+  seq.indexed = 0;
+  seq.computed = seq.planned = seq.filled = 0;
+  seq.pending = 0;
+  seq.started = false;
+}
+
+// A step in flight may still name the block: it keeps it until its end.
+void Scheduler::Impl::retire(const SequenceGroup& g, BlockRef block) {
+  if (block && g.rows_in_flight > 0 && !in_flight.empty()) in_flight.back()->retired.push_back(std::move(block));
+}
+
+Sequence* Scheduler::Impl::find_sequence(SeqId id) const {
+  const auto it = sequences.find(id);
+  return it == sequences.end() ? nullptr : it->second;
+}
+
+void Scheduler::Impl::set_rank(SequenceGroup& g, int32_t rank) {
+  if (g.rank == rank) return;
+  running.erase(&g);
+  g.rank = rank;
+  running.insert(&g);
+}
+
+SchedulerStats Scheduler::Impl::current_stats() const {
+  SchedulerStats s = stats;
+  s.waiting = static_cast<int>(waiting.size());
+  s.running = static_cast<int>(running.size());
+  for (int g = 0; g < cache.num_groups(); ++g) {
+    s.total_blocks += cache.pool(g).size();
+    s.free_blocks += cache.pool(g).num_free();
+    s.live_blocks += cache.pool(g).num_live();
+    s.cached_blocks += cache.pool(g).num_cached();
+  }
+  return s;
+}
+
+Scheduler::Scheduler(SchedulerConfig config) : impl_(std::make_unique<Impl>(std::move(config))) {}
+Scheduler::~Scheduler() = default;
+std::optional<Refusal> Scheduler::check(const RequestSpec& spec) const { return impl_->check(spec); }
+void Scheduler::add(RequestSpec spec) { impl_->add(std::move(spec)); }
+void Scheduler::cancel(RequestId id) { impl_->cancel(id); }
+bool Scheduler::has_work() const { return !impl_->groups.empty() || !impl_->in_flight.empty(); }
+const StepPlan* Scheduler::plan() { return impl_->plan(); }
+void Scheduler::commit(StepId step, const StepOutcome& outcome) { impl_->commit(step, outcome); }
+void Scheduler::rollback(StepId step) { impl_->rollback(step); }
+std::vector<Admission> Scheduler::take_admissions() { return std::exchange(impl_->admissions, {}); }
+std::vector<RequestFailure> Scheduler::take_failures() { return std::exchange(impl_->failures, {}); }
+SchedulerStats Scheduler::stats() const { return impl_->current_stats(); }
+void Scheduler::audit() const { impl_->audit(); }
+
+}  // namespace octavo

@@ -1,0 +1,113 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/paged_cache.h"
+#include "sched/group_queue.h"
+#include "sched/prefix_groups.h"
+#include "sched/scheduler.h"
+#include "sched/sequence.h"
+#include "sched/step_slot.h"
+
+namespace octavo {
+
+// Blocks wanted per KV group. Models have one or two groups; more cost an allocation.
+using BlockCounts = std::vector<int64_t>;
+
+struct Scheduler::Impl {
+  explicit Impl(SchedulerConfig config);
+
+  // scheduler.cpp: requests
+  std::optional<Refusal> check(const RequestSpec& spec) const;
+  void add(RequestSpec spec);
+  void cancel(RequestId id);
+  void fail(SequenceGroup& g, Refusal why);
+  void remove(SequenceGroup& g);
+  void preempt(SequenceGroup& g);
+  void reset(Sequence& seq);  // gives its blocks up; it starts again from the cache
+  void retire(const SequenceGroup& g, BlockRef block);
+  Sequence* find_sequence(SeqId id) const;
+  void set_rank(SequenceGroup& g, int32_t rank);
+  SchedulerStats current_stats() const;
+  void audit() const;
+
+  // planner.cpp: who runs in the next step
+  const StepPlan* plan();
+  void build(StepSlot& slot);
+  bool decode_ready(const SequenceGroup& g) const;
+  bool prefilling(const SequenceGroup& g) const;
+  void plan_decode(StepSlot& slot, SequenceGroup& g);
+  void plan_prefill(StepSlot& slot, SequenceGroup& g);
+  bool unblock();  // nothing could be planned: make room or fail the request that cannot run; false: nobody is left
+  enum class Room { kYes, kLater, kSelf };
+  Room make_room(SequenceGroup& g, const Sequence& seq, int32_t n);
+
+  // rows.cpp: what a row adds to the plan and how it is undone
+  int32_t fitting(const Sequence& seq, int32_t n) const;  // tokens of n that the free blocks can take
+  void plan_row(StepSlot& slot, Sequence& seq, int32_t n);
+  void reserve_blocks(StepSlot& slot, Sequence& seq, int32_t n);
+  void undo_row(StepSlot& slot);
+  void undo_rows(StepSlot& slot, size_t keep);
+
+  // admission.cpp: where a sequence starts and whether a request may enter
+  void admit(StepSlot& slot);
+  enum class Admit { kYes, kFollows, kNoRoom };
+  Admit try_admit(StepSlot& slot, SequenceGroup& g);
+  bool follow(SequenceGroup& g, const Sequence*& source);
+  bool still_follows(SequenceGroup& g, const Sequence*& source);
+  bool ready(const SequenceGroup& g, const Sequence& lead) const;
+  int32_t shareable(const Sequence& lead, int32_t common) const;
+  int32_t takeover_limit(const Sequence& seq) const;
+  void find_prefix(const Sequence& seq);  // into `match`, which start() reads
+  void start(StepSlot& slot, Sequence& seq, const Sequence* lead, int32_t common);
+  int32_t start_row(StepSlot& slot, Sequence& seq, const Sequence* lead, int32_t common);
+  bool has_room(const SequenceGroup& g, const Sequence* source) const;
+  int64_t blocks_to_finish(const SequenceGroup& g, int group) const;
+  int64_t room(int group) const;
+
+  // commit.cpp
+  void commit(StepId step, const StepOutcome& outcome);
+  void check_outcome(const StepSlot& slot, const StepOutcome& outcome) const;
+  void advance(const PlannedRow& row);
+  void publish(Sequence& seq);  // indexes what is committed
+  void leave_window(Sequence& seq);
+  void apply(const std::vector<Outcome>& outcomes);
+  void fork(Sequence& parent, SeqId child);
+  void end_branch(Sequence& seq);
+  void rollback(StepId step);
+
+  int32_t blocks_for(int64_t positions) const {
+    return static_cast<int32_t>((positions + config.block_size - 1) / config.block_size);
+  }
+  int32_t oldest_block(int group, int32_t position) const;  // that a query at `position` reads
+
+  SchedulerConfig config;
+  PagedCache cache;
+  bool windowed = false;  // some group keeps only a window
+
+  std::unordered_map<RequestId, std::unique_ptr<SequenceGroup>> groups;
+  std::unordered_map<SeqId, Sequence*> sequences;
+  GroupQueue<WaitingOrder> waiting;
+  GroupQueue<RunningOrder> running;
+  uint64_t arrivals = 0;
+
+  std::vector<std::unique_ptr<StepSlot>> in_flight;  // oldest first
+  std::vector<std::unique_ptr<StepSlot>> spare;
+  StepId next_step = 1;
+  // While a plan is built.
+  int32_t budget = 0;
+  bool short_of_blocks = false;
+  BlockCounts promised;  // blocks that running requests still need for their prompts
+
+  PrefixGrouper grouper;
+  std::vector<Admission> admissions;
+  std::vector<RequestFailure> failures;
+  SchedulerStats stats;
+  // Scratch.
+  PrefixMatch match;
+  std::vector<BlockId> blocks;  // [KV groups]
+};
+
+}  // namespace octavo
