@@ -228,7 +228,8 @@ void bind_sample(nb::module_& m) {
       nb::arg("params"), nb::arg("vocab"),
       "A RefusedError (not raised) that names the parameter, its value and the limit, or None.");
 
-  nb::class_<SamplerState>(m, "SamplerState", "What a sequence's next token depends on besides its logits.")
+  nb::module_ s = m.def_submodule("sampling", "The sampler on single rows of logits.");
+  nb::class_<SamplerState>(s, "SamplerState", "What a sequence's next token depends on besides its logits.")
       .def(
           "__init__",
           [](SamplerState* self, const SamplingParams& params, const std::vector<int32_t>& prompt) {
@@ -243,20 +244,20 @@ void bind_sample(nb::module_& m) {
         return std::vector<int32_t>(state.output().begin(), state.output().end());
       });
 
-  m.def("sample_row", &sample_row, nb::arg("logits"), nb::arg("params"), nb::arg("state") = SamplerState(),
+  s.def("sample", &sample_row, nb::arg("logits"), nb::arg("params"), nb::arg("state") = SamplerState(),
         nb::arg("position") = 0, nb::arg("choice") = 0, nb::arg("mask") = nb::none(),
         "The next token from raw logits [vocab]. mask: uint32 [(vocab + 31) / 32], a set bit allows the token.");
-  m.def("row_distribution", &distribution_of_row, nb::arg("logits"), nb::arg("params"),
-        nb::arg("state") = SamplerState(), nb::arg("mask") = nb::none(),
+  s.def("distribution", &distribution_of_row, nb::arg("logits"), nb::arg("params"), nb::arg("state") = SamplerState(),
+        nb::arg("mask") = nb::none(),
         "What sample() draws from: (token, weight) by ascending id, 2**30 for the most likely.");
-  m.def("sample_many", &sample_many, nb::arg("logits"), nb::arg("params"), nb::arg("count"),
+  s.def("sample_many", &sample_many, nb::arg("logits"), nb::arg("params"), nb::arg("count"),
         "Draws at positions 0 to count - 1 from one row, without history.");
-  m.def("score_row", &score_row, nb::arg("logits"), nb::arg("token"), nb::arg("top") = 0,
+  s.def("score", &score_row, nb::arg("logits"), nb::arg("token"), nb::arg("top") = 0,
         "((token, logprob, rank), the top best) from raw logits.");
-  m.def("best_tokens", &best_of_row, nb::arg("logits"), nb::arg("count"), "The count best (token, logprob, rank).");
-  m.def("philox4x32", &philox4x32, nb::arg("counter"), nb::arg("key"), "Philox4x32-10: four random words.");
-  bind_stages(m);
-  bind_row_kernels(m);
+  s.def("best_tokens", &best_of_row, nb::arg("logits"), nb::arg("count"), "The count best (token, logprob, rank).");
+  s.def("philox4x32", &philox4x32, nb::arg("counter"), nb::arg("key"), "Philox4x32-10: four random words.");
+  bind_stages(s);
+  bind_row_kernels(s);
 }
 
 }  // namespace octavo

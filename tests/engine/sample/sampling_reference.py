@@ -7,6 +7,7 @@ import numpy as np
 from octavo import _engine
 
 VOCAB = 1000
+sampling = _engine.sampling
 
 
 def params(**fields) -> _engine.SamplingParams:
@@ -22,7 +23,7 @@ def logits(seed: int = 0, vocab: int = VOCAB, spread: float = 3.0) -> np.ndarray
 
 
 def state(p: _engine.SamplingParams, prompt=(), output=()):
-    s = _engine.SamplerState(p, list(prompt))
+    s = sampling.SamplerState(p, list(prompt))
     for token in output:
         s.append(token)
     return s
@@ -31,7 +32,7 @@ def state(p: _engine.SamplingParams, prompt=(), output=()):
 def probabilities(row: np.ndarray, p: _engine.SamplingParams, s=None, mask=None) -> np.ndarray:
     """What the engine draws from, as a dense distribution."""
     out = np.zeros(len(row))
-    for token, weight in _engine.row_distribution(row, p, s or _engine.SamplerState(), mask):
+    for token, weight in sampling.distribution(row, p, s or sampling.SamplerState(), mask):
         out[token] = weight
     return out / out.sum()
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling_reference import VOCAB, logits, params, probabilities, state
+from sampling_reference import VOCAB, logits, params, probabilities, sampling, state
 
-from octavo import _engine
 from octavo.errors import InvalidArgumentError, OctavoError
 
 GREEDY = [
@@ -26,9 +25,9 @@ GREEDY = [
 
 def expected_draw(row, p, position, choice):
     """The inverse of the cumulative distribution over ascending ids at Philox(seed; position, choice)."""
-    weights = _engine.row_distribution(row, p)
+    weights = sampling.distribution(row, p)
     key = list(struct.unpack("<2I", struct.pack("<Q", p.seed)))
-    r = _engine.philox4x32([position, choice, 0, 0], key)
+    r = sampling.philox4x32([position, choice, 0, 0], key)
     target = ((r[1] << 32 | r[0]) * sum(w for _, w in weights)) >> 64
     for token, weight in weights:
         if target < weight:
@@ -42,24 +41,24 @@ def expected_draw(row, p, position, choice):
 def test_greedy_takes_the_largest(fields, vocab):
     for seed in range(5):
         row = logits(seed, vocab)
-        assert _engine.sample_row(row, params(**fields)) == int(np.argmax(row))
+        assert sampling.sample(row, params(**fields)) == int(np.argmax(row))
 
 
 def test_greedy_takes_the_lowest_id_among_equals():
     for first in (0, 1, 63, 64, 500):
         row = np.zeros(VOCAB, np.float32)
         row[[first, 501, 998]] = 2.5
-        assert _engine.sample_row(row, params(temperature=0.0)) == first
+        assert sampling.sample(row, params(temperature=0.0)) == first
     row = np.full(VOCAB, -1.0, np.float32)
     row[[3, 9]] = [-0.0, 0.0]
-    assert _engine.sample_row(row, params(temperature=0.0)) == 3
+    assert sampling.sample(row, params(temperature=0.0)) == 3
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-7, 1e-5, 1e-4, 1e-3])
 def test_tiny_temperatures_equal_greedy(temperature):
     for seed in range(20):
         row = logits(seed, spread=30.0)
-        assert _engine.sample_row(row, params(temperature=temperature, seed=seed)) == int(np.argmax(row))
+        assert sampling.sample(row, params(temperature=temperature, seed=seed)) == int(np.argmax(row))
 
 
 @pytest.mark.parametrize(
@@ -69,19 +68,19 @@ def test_a_draw_inverts_the_cumulative_distribution(fields):
     for seed in (0, 1, 2**64 - 1, 0x123456789ABCDEF):
         row, p = logits(seed % 97), params(seed=seed, **fields)
         for position, choice in ((0, 0), (1, 0), (0, 1), (2**31 - 1, 3)):
-            got = _engine.sample_row(row, p, position=position, choice=choice)
+            got = sampling.sample(row, p, position=position, choice=choice)
             assert got == expected_draw(row, p, position, choice)
 
 
 def test_seed_position_and_choice_each_change_the_draw():
     row = np.zeros(VOCAB, np.float32)
-    base = [_engine.sample_row(row, params(seed=7), position=i) for i in range(20)]
-    assert base == [_engine.sample_row(row, params(seed=7), position=i) for i in range(20)]
-    assert base == _engine.sample_many(row, params(seed=7), 20)
+    base = [sampling.sample(row, params(seed=7), position=i) for i in range(20)]
+    assert base == [sampling.sample(row, params(seed=7), position=i) for i in range(20)]
+    assert base == sampling.sample_many(row, params(seed=7), 20)
     assert len(set(base)) > 15
-    assert base != [_engine.sample_row(row, params(seed=8), position=i) for i in range(20)]
-    assert base != [_engine.sample_row(row, params(seed=7 + 2**32), position=i) for i in range(20)]
-    assert base != [_engine.sample_row(row, params(seed=7), position=i, choice=1) for i in range(20)]
+    assert base != [sampling.sample(row, params(seed=8), position=i) for i in range(20)]
+    assert base != [sampling.sample(row, params(seed=7 + 2**32), position=i) for i in range(20)]
+    assert base != [sampling.sample(row, params(seed=7), position=i, choice=1) for i in range(20)]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,7 @@ def test_seed_position_and_choice_each_change_the_draw():
 def test_draws_follow_the_distribution(fields):
     row, count = logits(3, vocab=40, spread=1.2), 40_000
     want = count * probabilities(row, params(**fields))
-    got = np.bincount(_engine.sample_many(row, params(seed=11, **fields), count), minlength=40)
+    got = np.bincount(sampling.sample_many(row, params(seed=11, **fields), count), minlength=40)
     assert got[want == 0].sum() == 0
     common = want >= 5
     rest = ~common & (want > 0)
@@ -114,7 +113,7 @@ def test_draws_follow_the_distribution(fields):
 def test_a_rare_token_is_drawn_as_often_as_it_should():
     row = np.zeros(2, np.float32)
     row[1] = math.log(1e-3)
-    drawn = sum(_engine.sample_many(row, params(seed=5), 200_000))
+    drawn = sum(sampling.sample_many(row, params(seed=5), 200_000))
     assert abs(drawn - 200) < 60
 
 
@@ -131,9 +130,9 @@ def test_any_finite_row_gives_a_token_that_is_not_masked(values, temperature, to
     p = params(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     if np.isneginf(row).all():
         with pytest.raises(OctavoError, match="not finite"):
-            _engine.sample_row(row, p)
+            sampling.sample(row, p)
     else:
-        assert row[_engine.sample_row(row, p)] > -np.inf
+        assert row[sampling.sample(row, p)] > -np.inf
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -145,22 +144,22 @@ def test_a_row_that_is_not_finite_fails(bad, place, fields):
     row = logits()
     row[place] = bad
     with pytest.raises(OctavoError, match="not finite"):
-        _engine.sample_row(row, params(**fields))
+        sampling.sample(row, params(**fields))
     with pytest.raises(OctavoError, match="not finite"):
-        _engine.score_row(row, 5)
+        sampling.score(row, 5)
 
 
 def test_masks_that_leave_nothing_fail_by_name():
     p = params(allowed_token_ids=[4], stop_token_ids=[4], min_tokens=1)
     with pytest.raises(InvalidArgumentError, match="no token is left"):
-        _engine.sample_row(logits(), p)
-    assert _engine.sample_row(logits(), p, state(p, output=[4])) == 4
+        sampling.sample(logits(), p)
+    assert sampling.sample(logits(), p, state(p, output=[4])) == 4
 
 
 def test_the_wrong_arguments_are_named():
     with pytest.raises(InvalidArgumentError, match="logits must not be empty"):
-        _engine.sample_row(np.zeros(0, np.float32), params())
+        sampling.sample(np.zeros(0, np.float32), params())
     with pytest.raises(InvalidArgumentError, match="mask must have 32 words, got 1"):
-        _engine.sample_row(logits(), params(), mask=np.zeros(1, np.uint32))
+        sampling.sample(logits(), params(), mask=np.zeros(1, np.uint32))
     with pytest.raises(InvalidArgumentError, match="temperature must be between 0 and 100"):
-        _engine.sample_row(logits(), params(temperature=101.0))
+        sampling.sample(logits(), params(temperature=101.0))

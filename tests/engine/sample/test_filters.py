@@ -7,15 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling_reference import expected, logits, params, probabilities
+from sampling_reference import expected, logits, params, probabilities, sampling
 from transformers.generation.logits_process import (
     MinPLogitsWarper,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
 )
-
-from octavo import _engine
 
 NO_IDS = torch.zeros((1, 0), dtype=torch.long)
 FILTERS = [
@@ -115,4 +113,4 @@ def test_masked_tokens_are_never_candidates():
     row[[7, 250]] = [0.0, 1.0]
     for fields in ({}, {"top_k": 10}, {"top_p": 0.99999}, {"min_p": 1e-9}, {"temperature": 100.0}):
         assert np.flatnonzero(probabilities(row, params(**fields))).tolist() == [7, 250]
-        assert set(_engine.sample_many(row, params(**fields), 50)) <= {7, 250}
+        assert set(sampling.sample_many(row, params(**fields), 50)) <= {7, 250}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from octavo import _engine
 
-philox4x32 = _engine.philox4x32
+philox4x32 = _engine.sampling.philox4x32
 
 # The known answers of the Random123 distribution for philox4x32, 10 rounds: counter, key, output.
 KNOWN = [
