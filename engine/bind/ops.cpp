@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <tuple>
 
@@ -17,6 +18,9 @@
 namespace octavo {
 namespace {
 
+constexpr std::array kFloat{DType::kF32};
+constexpr std::array kInt{DType::kI32};
+constexpr std::array kCacheTypes{DType::kF32, DType::kF16, DType::kBF16};
 constexpr int64_t kMaxIndex = std::numeric_limits<int32_t>::max();
 
 [[noreturn]] void refuse(const char* name, const std::string& message) {
@@ -34,8 +38,8 @@ struct Cache {
   KvLayer layer;
 
   Cache(nb::handle k_cache, nb::handle v_cache)
-      : k(write_tensor(k_cache, "k_cache", {DType::kF32, DType::kF16, DType::kBF16}, 4)),
-        v(write_tensor(v_cache, "v_cache", {DType::kF32, DType::kF16, DType::kBF16}, 4)),
+      : k(write_tensor(k_cache, "k_cache", kCacheTypes, 4)),
+        v(write_tensor(v_cache, "v_cache", kCacheTypes, 4)),
         kv_heads(static_cast<int>(k.shape(1))),
         k_dim(static_cast<int>(k.shape(2))),
         v_dim(static_cast<int>(v.shape(3))) {
@@ -126,9 +130,9 @@ std::vector<AttentionPrefixGroup> attention_groups(const std::vector<AttentionRo
 }
 
 void rms_norm(CpuOps& ops, nb::handle x, nb::handle weight, float eps, nb::handle out) {
-  const ReadTensor xs = read_tensor(x, "x", {DType::kF32}, -1);
-  const ReadTensor w = read_tensor(weight, "weight", {DType::kF32}, 1);
-  const WriteTensor to = write_tensor(out, "out", {DType::kF32}, -1);
+  const ReadTensor xs = read_tensor(x, "x", kFloat, -1);
+  const ReadTensor w = read_tensor(weight, "weight", kFloat, 1);
+  const WriteTensor to = write_tensor(out, "out", kFloat, -1);
   const int64_t dim = xs.shape(xs.ndim() - 1);
   check_extent("weight", "length", w.shape(0), dim);
   check_extent("out", "size", to.size(), xs.size());
@@ -139,8 +143,8 @@ void rms_norm(CpuOps& ops, nb::handle x, nb::handle weight, float eps, nb::handl
 }
 
 void silu_and_mul(CpuOps& ops, nb::handle x, nb::handle out) {
-  const ReadTensor xs = read_tensor(x, "x", {DType::kF32}, -1);
-  const WriteTensor to = write_tensor(out, "out", {DType::kF32}, -1);
+  const ReadTensor xs = read_tensor(x, "x", kFloat, -1);
+  const WriteTensor to = write_tensor(out, "out", kFloat, -1);
   const int64_t width = xs.shape(xs.ndim() - 1);
   if (width % 2) refuse("x", cat("x must have an even last dimension [..., 2 * dim], got ", width));
   check_extent("out", "size", to.size(), xs.size() / 2);
@@ -151,9 +155,9 @@ void silu_and_mul(CpuOps& ops, nb::handle x, nb::handle out) {
 }
 
 void rope(CpuOps& ops, nb::handle q, nb::handle k, nb::handle positions, nb::handle rope_table) {
-  const WriteTensor qs = write_tensor(q, "q", {DType::kF32}, 3);
-  const WriteTensor ks = write_tensor(k, "k", {DType::kF32}, 3);
-  const ReadTensor table = read_tensor(rope_table, "rope_table", {DType::kF32}, 2);
+  const WriteTensor qs = write_tensor(q, "q", kFloat, 3);
+  const WriteTensor ks = write_tensor(k, "k", kFloat, 3);
+  const ReadTensor table = read_tensor(rope_table, "rope_table", kFloat, 2);
   check_extent("k", "num_tokens (dimension 0)", ks.shape(0), qs.shape(0));
   check_extent("k", "head_dim (dimension 2)", ks.shape(2), qs.shape(2));
   const int64_t rotary = table.shape(1);
@@ -182,8 +186,8 @@ void rope(CpuOps& ops, nb::handle q, nb::handle k, nb::handle positions, nb::han
 
 void write_kv(CpuOps& ops, nb::handle k, nb::handle v, nb::handle k_cache, nb::handle v_cache,
               nb::handle slot_mapping) {
-  const ReadTensor ks = read_tensor(k, "k", {DType::kF32}, 3);
-  const ReadTensor vs = read_tensor(v, "v", {DType::kF32}, 3);
+  const ReadTensor ks = read_tensor(k, "k", kFloat, 3);
+  const ReadTensor vs = read_tensor(v, "v", kFloat, 3);
   const Cache cache(k_cache, v_cache);
   check_extent("k", "kv_heads (dimension 1)", ks.shape(1), cache.kv_heads);
   check_extent("k", "k_dim (dimension 2)", ks.shape(2), cache.k_dim);
@@ -233,12 +237,12 @@ void paged_attention(CpuOps& ops, nb::handle q, nb::handle k_cache, nb::handle v
                      nb::handle seq_lens, nb::handle query_lens, float scale, int window, float softcap,
                      nb::handle sinks, const std::vector<std::pair<std::vector<int32_t>, int32_t>>& prefix_groups,
                      nb::handle out) {
-  const ReadTensor qs = read_tensor(q, "q", {DType::kF32}, 3);
+  const ReadTensor qs = read_tensor(q, "q", kFloat, 3);
   const Cache cache(k_cache, v_cache);
-  const ReadTensor tables = read_tensor(block_tables, "block_tables", {DType::kI32}, 2);
+  const ReadTensor tables = read_tensor(block_tables, "block_tables", kInt, 2);
   const auto lengths = index_tensor(seq_lens, "seq_lens", 0, kMaxIndex);
   const auto queries = index_tensor(query_lens, "query_lens", 0, kMaxIndex);
-  const WriteTensor to = write_tensor(out, "out", {DType::kF32}, 3);
+  const WriteTensor to = write_tensor(out, "out", kFloat, 3);
   AttentionParams p;
   p.heads = static_cast<int>(qs.shape(1));
   p.kv_heads = cache.kv_heads;
@@ -257,7 +261,7 @@ void paged_attention(CpuOps& ops, nb::handle q, nb::handle k_cache, nb::handle v
   if (!(softcap >= 0.0f)) refuse("softcap", cat("softcap must be at least 0, got ", softcap));
   ReadTensor sink;
   if (!sinks.is_none()) {
-    sink = read_tensor(sinks, "sinks", {DType::kF32}, 1);
+    sink = read_tensor(sinks, "sinks", kFloat, 1);
     check_extent("sinks", "length", sink.shape(0), p.heads);
     p.sinks = floats(sink);
   }
@@ -285,9 +289,19 @@ void paged_attention(CpuOps& ops, nb::handle q, nb::handle k_cache, nb::handle v
   ops.backend().attention(ops.queue(), p);
 }
 
+void check_tensor(nb::handle value, const std::string& name, const std::vector<std::string>& dtypes, int ndim) {
+  std::vector<DType> wanted;
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kU8}) {
+    if (std::find(dtypes.begin(), dtypes.end(), dtype_name(dtype)) != dtypes.end()) wanted.push_back(dtype);
+  }
+  read_tensor(value, name.c_str(), wanted, ndim);
+}
+
 }  // namespace
 
 void bind_ops(nb::module_& m) {
+  m.def("check_tensor", &check_tensor, nb::arg("value"), nb::arg("name"), nb::arg("dtypes"), nb::arg("ndim") = -1,
+        "Raises InvalidArgumentError naming `name` unless value is a contiguous CPU tensor of one of these dtypes.");
   m.def("rms_norm", &rms_norm, nb::arg("ops"), nb::arg("x"), nb::arg("weight"), nb::arg("eps"), nb::arg("out"));
   m.def("silu_and_mul", &silu_and_mul, nb::arg("ops"), nb::arg("x"), nb::arg("out"));
   m.def("rope", &rope, nb::arg("ops"), nb::arg("q"), nb::arg("k"), nb::arg("positions"), nb::arg("rope_table"));

@@ -1,5 +1,6 @@
 #include "tensor_arg.h"
 
+#include <array>
 #include <string>
 
 #include "base/errors.h"
@@ -37,7 +38,7 @@ bool matches(nb::dlpack::dtype dtype, DType wanted) {
 }
 
 template <class Tensor>
-Tensor take(nb::handle value, const char* name, std::initializer_list<DType> dtypes, int ndim) {
+Tensor take(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim) {
   if (nb::hasattr(value, "requires_grad") && nb::cast<bool>(nb::bool_(value.attr("requires_grad")))) {
     refuse(name, "requires grad, and this kernel has no backward pass; pass its .detach()");
   }
@@ -75,16 +76,16 @@ Tensor take(nb::handle value, const char* name, std::initializer_list<DType> dty
 
 }  // namespace
 
-ReadTensor read_tensor(nb::handle value, const char* name, std::initializer_list<DType> dtypes, int ndim) {
+ReadTensor read_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim) {
   return take<ReadTensor>(value, name, dtypes, ndim);
 }
 
-WriteTensor write_tensor(nb::handle value, const char* name, std::initializer_list<DType> dtypes, int ndim) {
+WriteTensor write_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim) {
   return take<WriteTensor>(value, name, dtypes, ndim);
 }
 
 std::vector<int32_t> index_tensor(nb::handle value, const char* name, int64_t lo, int64_t hi) {
-  const ReadTensor t = read_tensor(value, name, {DType::kI32, DType::kI64}, 1);
+  const ReadTensor t = read_tensor(value, name, std::array{DType::kI32, DType::kI64}, 1);
   std::vector<int32_t> out(t.size());
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t v =

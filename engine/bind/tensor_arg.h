@@ -2,7 +2,7 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
-#include <initializer_list>
+#include <span>
 #include <vector>
 
 #include "bind.h"
@@ -16,8 +16,8 @@ using WriteTensor = nb::ndarray<>;
 // A torch CPU tensor or NumPy array handed over without a copy: contiguous, of one of `dtypes`, with `ndim` dimensions
 // (-1: any number from one). Error(kInvalidArgument, name, ...) says what is wrong with it. The array keeps the memory
 // alive; only its owner's thread may drop it, and with the GIL held.
-ReadTensor read_tensor(nb::handle value, const char* name, std::initializer_list<DType> dtypes, int ndim);
-WriteTensor write_tensor(nb::handle value, const char* name, std::initializer_list<DType> dtypes, int ndim);
+ReadTensor read_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim);
+WriteTensor write_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim);
 
 // A one-dimensional tensor of int32 or int64, copied; every value must lie in [lo, hi].
 std::vector<int32_t> index_tensor(nb::handle value, const char* name, int64_t lo, int64_t hi);

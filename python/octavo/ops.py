@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from octavo import _engine
+from octavo._engine import PackedWeight
+from octavo.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +39,10 @@ Indices: TypeAlias = "torch.Tensor | np.ndarray[Any, Any] | Sequence[int]"
 
 __all__ = [
     "Context",
+    "PackedWeight",
     "copy_blocks",
+    "linear",
+    "pack_linear",
     "paged_attention",
     "rms_norm",
     "rope",
@@ -284,3 +289,57 @@ def rope(
     """
     with _kernels(context) as kernels:
         _engine.rope(kernels, q, k, _indices(positions), rope_table)
+
+
+def pack_linear(weight: Tensor, format: str = "", *, context: Context | None = None) -> PackedWeight:
+    """Copies a weight matrix into the layout that :func:`linear` reads, rounding nothing.
+
+    Args:
+        weight: ``[n, k]`` float32, float16 or bfloat16; or, with ``format``, ``[n, bytes per row]`` uint8 rows of GGUF
+            blocks.
+        format: ``"q4_0"``, ``"q4_1"``, ``"q5_0"``, ``"q5_1"`` or ``"q8_0"`` for such blocks.
+        context: threads to use.
+
+    Returns:
+        The packed weight: ``n``, ``k``, ``nbytes``, ``format``, and ``dequantize()`` for the values as float32.
+    """
+    dtypes = ["uint8"] if format else ["float32", "float16", "bfloat16"]
+    _engine.check_tensor(weight, "weight", dtypes, 2)
+    with _kernels(context) as kernels:
+        return _engine.pack(kernels, [(weight, format, [])])
+
+
+def linear(
+    x: Tensor,
+    packed: PackedWeight,
+    bias: Tensor | None = None,
+    out: Tensor | None = None,
+    *,
+    context: Context | None = None,
+) -> Tensor:
+    """``x @ weight.T + bias`` with a packed weight, accumulated in float32.
+
+    With a quantized weight the rows of ``x`` are quantized too, in groups of 32 along ``k``.
+
+    Args:
+        x: ``[..., k]`` float32.
+        packed: an ``[n, k]`` weight from :func:`pack_linear`.
+        bias: ``[n]`` float32.
+        out: ``[..., n]`` float32 for the result.
+        context: threads to use.
+
+    Returns:
+        ``out``, or a new tensor.
+    """
+    _engine.check_tensor(x, "x", ["float32"])
+    if bias is not None:
+        _engine.check_tensor(bias, "bias", ["float32"], 1)
+    shape = (*_shape(x, "x")[:-1], packed.n)
+    if out is None:
+        out = _empty(x, shape)
+    _engine.check_tensor(out, "out", ["float32"])
+    if _shape(out, "out") != shape:
+        raise InvalidArgumentError(f"out has shape {_shape(out, 'out')}, must be {shape}", param="out")
+    with _kernels(context) as kernels:
+        _engine.linear_into(kernels, packed, x.reshape(-1, x.shape[-1]), out.reshape(-1, packed.n), bias=bias)
+    return out

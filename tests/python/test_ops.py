@@ -174,3 +174,51 @@ def test_rope_table_matches_its_definition() -> None:
         ops.rope_table(4, 7)
     with pytest.raises(ValueError, match="inv_freq"):
         ops.rope_table(4, 8, inv_freq=[1.0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_packed_linear_equals_torch(dtype: torch.dtype) -> None:
+    weight, bias = torch.randn(70, 96).to(dtype), torch.randn(70)
+    packed = ops.pack_linear(weight)
+    assert (packed.n, packed.k) == (70, 96)
+    assert np.array_equal(packed.dequantize(), weight.float().numpy())
+    x = torch.randn(2, 5, 96)
+    want = torch.nn.functional.linear(x.double(), weight.double(), bias.double())
+    got = ops.linear(x, packed, bias)
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
+    assert torch.equal(ops.linear(x[1, 2], packed, bias), got[1, 2])
+    out = np.empty((2, 5, 70), np.float32)
+    assert ops.linear(x.numpy(), packed, bias.numpy(), out) is out
+    assert np.array_equal(out, got.numpy())
+
+
+def test_packed_linear_reads_gguf_blocks() -> None:
+    gguf = pytest.importorskip("gguf")
+    weight = np.random.default_rng(0).standard_normal((48, 64), dtype=np.float32)
+    blocks = gguf.quants.quantize(weight, gguf.GGMLQuantizationType.Q8_0)
+    packed = ops.pack_linear(blocks, "q8_0")
+    assert packed.format == "q8_0"
+    values = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.Q8_0)
+    assert np.array_equal(packed.dequantize(), values)
+    x = np.random.default_rng(1).standard_normal((3, 64), dtype=np.float32)
+    np.testing.assert_allclose(ops.linear(x, packed), x @ values.T, atol=0.3)
+
+
+def test_linear_names_what_does_not_fit() -> None:
+    weight, x = torch.randn(16, 32), torch.randn(3, 32)
+    packed = ops.pack_linear(weight)
+    cases: list[tuple[str, Callable[[], object]]] = [
+        ("weight", lambda: ops.pack_linear(weight.T)),
+        ("weight", lambda: ops.pack_linear(weight.requires_grad_())),
+        ("weight", lambda: ops.pack_linear(torch.zeros(4, 32, dtype=torch.int8))),
+        ("weight", lambda: ops.pack_linear(torch.zeros(4, 35, dtype=torch.uint8), "q8_0")),
+        ("format", lambda: ops.pack_linear(torch.zeros(4, 34, dtype=torch.uint8), "q9_9")),
+        ("x", lambda: ops.linear(x.half(), packed)),
+        ("x", lambda: ops.linear(torch.randn(3, 31), packed)),
+        ("bias", lambda: ops.linear(x, packed, torch.zeros(15))),
+        ("out", lambda: ops.linear(x, packed, out=torch.empty(3, 15))),
+    ]
+    for name, call in cases:
+        with pytest.raises(Exception, match=".") as error:
+            call()
+        assert getattr(error.value, "param", None) == name, error.value
