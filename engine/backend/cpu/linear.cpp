@@ -164,7 +164,7 @@ class Linear {
     c.tile_tokens = (p_.m + c.token_tiles - 1) / c.token_tiles;
     if (c.token_tiles > 1) c.tile_tokens = (c.tile_tokens + kTokenSlots - 1) / kTokenSlots * kTokenSlots;
     const bool dense = is_dense(s.format);
-    const int step = dense ? (p_.m <= 3 ? kDenseTileRows : kDenseRows) : kGroupRows;
+    const int step = dense ? (p_.m <= 3 ? kDenseTileRows : kDenseRows) : 2 * kGroupRows;
     const int wanted = std::max(1, kTilesPerThread * queue_.pool().threads() / c.token_tiles);
     const int64_t row_work = static_cast<int64_t>(c.tile_tokens) * k_;
     int64_t rows = std::max<int64_t>((s.rows + wanted - 1) / wanted, (kMinTileWork + row_work - 1) / row_work);

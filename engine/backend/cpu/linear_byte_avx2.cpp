@@ -7,36 +7,42 @@ namespace {
 
 using cpu::BlockQ8_0;
 
-template <int T>
-OCTAVO_INLINE void add_bytes(const BlockQ8_0& w, const QuantizedGroup16* x, __m256 (&acc)[T]) {
-  __m256i sum[T];
-  OCTAVO_UNROLL
-  for (int c = 0; c < 16; ++c) {
-    const __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w.codes + 16 * c)));
-    OCTAVO_UNROLL
-    for (int t = 0; t < T; ++t) {
-      const int16_t* q = x[t].q + 2 * c;
-      const __m256i products = _mm256_madd_epi16(codes, broadcast4(q));
-      sum[t] = c == 0 ? products : _mm256_add_epi32(sum[t], products);
-      pin(sum[t]);
-    }
-  }
-  const __m256 scale = load_half8(w.scale);
-  OCTAVO_UNROLL
-  for (int t = 0; t < T; ++t) {
-    const __m256 scales = _mm256_mul_ps(scale, _mm256_broadcast_ss(&x[t].scale));
-    acc[t] = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(sum[t]), acc[t]);
-    pin(acc[t]);
-  }
-}
-
+// One group of P panels for T tokens. Each broadcast of activations serves P panels.
 struct Bytes {
   using Block = BlockQ8_0;
   using Group = QuantizedGroup16;
   static constexpr int kAhead = 10;
-  template <int T>
-  static OCTAVO_INLINE void add_group(const Block& w, const Group* x, __m256 (&acc)[T]) {
-    add_bytes<T>(w, x, acc);
+
+  template <int P, int T>
+  static OCTAVO_INLINE void add_group(const Block* const (&w)[P], const Group* x, __m256 (&acc)[P][T]) {
+    __m256i sum[P][T];
+    OCTAVO_UNROLL
+    for (int c = 0; c < 16; ++c) {
+      __m256i codes[P];
+      OCTAVO_UNROLL
+      for (int p = 0; p < P; ++p) {
+        codes[p] = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w[p]->codes + 16 * c)));
+      }
+      OCTAVO_UNROLL
+      for (int t = 0; t < T; ++t) {
+        const __m256i q = broadcast4(x[t].q + 2 * c);
+        OCTAVO_UNROLL
+        for (int p = 0; p < P; ++p) {
+          const __m256i products = _mm256_madd_epi16(codes[p], q);
+          sum[p][t] = c == 0 ? products : _mm256_add_epi32(sum[p][t], products);
+          pin(sum[p][t]);
+        }
+      }
+    }
+    OCTAVO_UNROLL
+    for (int p = 0; p < P; ++p) {
+      const __m256 scale = load_half8(w[p]->scale);
+      OCTAVO_UNROLL
+      for (int t = 0; t < T; ++t) {
+        const __m256 scales = _mm256_mul_ps(scale, _mm256_broadcast_ss(&x[t].scale));
+        acc[p][t] = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(sum[p][t]), acc[p][t]);
+      }
+    }
   }
 };
 

@@ -43,55 +43,58 @@ OCTAVO_INLINE __m256i fifth_bits(__m256i high, int c) {
   return _mm256_and_si256(moved, _mm256_set1_epi8(16));
 }
 
-// One group of 8 rows for T tokens.
-template <class Block, int T>
-OCTAVO_INLINE void add_nibbles(const Block& w, const QuantizedGroup8* x, __m256 (&acc)[T]) {
-  const __m256i low4 = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
-  constexpr bool kFiveBits = Traits<Block>::kFiveBits;
-  __m256i high = _mm256_setzero_si256();
-  if constexpr (kFiveBits) high = load32(w.high);
-  __m256i sum[T], total[T];
-  OCTAVO_UNROLL
-  for (int j = 0; j < 4; ++j) {
-    const __m256i bytes = load32(w.codes + 32 * j);
-    __m256i even = _mm256_and_si256(bytes, low4);
-    __m256i odd = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), low4);
-    if constexpr (kFiveBits) {
-      even = _mm256_or_si256(even, fifth_bits(high, 2 * j));
-      odd = _mm256_or_si256(odd, fifth_bits(high, 2 * j + 1));
-    }
-    OCTAVO_UNROLL
-    for (int t = 0; t < T; ++t) {
-      const int8_t* q = x[t].q + 8 * j;
-      const __m256i products =
-          _mm256_add_epi16(_mm256_maddubs_epi16(even, broadcast4(q)), _mm256_maddubs_epi16(odd, broadcast4(q + 4)));
-      const bool restart = j == 0 || (kFiveBits && j == 2);
-      if (kFiveBits && j == 2) total[t] = _mm256_madd_epi16(sum[t], one);
-      sum[t] = restart ? products : _mm256_add_epi16(sum[t], products);
-      pin(sum[t]);
-    }
-  }
-  const __m256 scale = load_half8(w.scale);
-  const __m256 min = Traits<Block>::min(w, scale);
-  OCTAVO_UNROLL
-  for (int t = 0; t < T; ++t) {
-    __m256i dot = _mm256_madd_epi16(sum[t], one);
-    if constexpr (kFiveBits) dot = _mm256_add_epi32(dot, total[t]);
-    const __m256 scales = _mm256_mul_ps(scale, _mm256_broadcast_ss(&x[t].scale));
-    acc[t] = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(dot), acc[t]);
-    acc[t] = _mm256_fmadd_ps(min, _mm256_broadcast_ss(&x[t].sum), acc[t]);
-    pin(acc[t]);
-  }
-}
-
+// One group of P panels for T tokens. Each broadcast of activations serves P panels.
 template <class W>
 struct Nibbles {
   using Block = W;
   using Group = QuantizedGroup8;
   static constexpr int kAhead = 16;
-  template <int T>
-  static OCTAVO_INLINE void add_group(const Block& w, const Group* x, __m256 (&acc)[T]) {
-    add_nibbles<Block, T>(w, x, acc);
+  static constexpr bool kFiveBits = Traits<W>::kFiveBits;
+
+  // Codes of chunk c, one per byte.
+  static OCTAVO_INLINE __m256i chunk(const Block& w, int c) {
+    __m256i codes = load32(w.codes + 32 * (c / 2));
+    if (c % 2) codes = _mm256_srli_epi16(codes, 4);
+    codes = _mm256_and_si256(codes, _mm256_set1_epi8(15));
+    if constexpr (kFiveBits) codes = _mm256_or_si256(codes, fifth_bits(load32(w.high), c));
+    return codes;
+  }
+
+  template <int P, int T>
+  static OCTAVO_INLINE void add_group(const Block* const (&w)[P], const Group* x, __m256 (&acc)[P][T]) {
+    const __m256i one = _mm256_set1_epi16(1);
+    __m256i sum[P][T], total[P][T];
+    OCTAVO_UNROLL
+    for (int c = 0; c < 8; ++c) {
+      __m256i codes[P];
+      OCTAVO_UNROLL
+      for (int p = 0; p < P; ++p) codes[p] = chunk(*w[p], c);
+      OCTAVO_UNROLL
+      for (int t = 0; t < T; ++t) {
+        const __m256i q = broadcast4(x[t].q + 4 * c);
+        OCTAVO_UNROLL
+        for (int p = 0; p < P; ++p) {
+          const __m256i products = _mm256_maddubs_epi16(codes[p], q);
+          if (kFiveBits && c == 4) total[p][t] = _mm256_madd_epi16(sum[p][t], one);
+          const bool restart = c == 0 || (kFiveBits && c == 4);
+          sum[p][t] = restart ? products : _mm256_add_epi16(sum[p][t], products);
+          pin(sum[p][t]);
+        }
+      }
+    }
+    OCTAVO_UNROLL
+    for (int p = 0; p < P; ++p) {
+      const __m256 scale = load_half8(w[p]->scale);
+      const __m256 min = Traits<Block>::min(*w[p], scale);
+      OCTAVO_UNROLL
+      for (int t = 0; t < T; ++t) {
+        __m256i dot = _mm256_madd_epi16(sum[p][t], one);
+        if constexpr (kFiveBits) dot = _mm256_add_epi32(dot, total[p][t]);
+        const __m256 scales = _mm256_mul_ps(scale, _mm256_broadcast_ss(&x[t].scale));
+        acc[p][t] = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(dot), acc[p][t]);
+        acc[p][t] = _mm256_fmadd_ps(min, _mm256_broadcast_ss(&x[t].sum), acc[p][t]);
+      }
+    }
   }
 };
 
