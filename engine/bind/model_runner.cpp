@@ -42,8 +42,9 @@ class ModelRunner {
     for (int i = 0; i < num_blocks_; ++i) block_table_[i] = num_blocks_ - 1 - i;
   }
 
-  // Logits [wanted, vocab] of the tokens at `wanted` positions, the sequence computed in steps of `chunk` tokens.
-  std::vector<float> logits(const std::vector<int32_t>& ids, int chunk, const std::vector<int32_t>& wanted) {
+  // Logits [wanted, vocab] of the tokens at `wanted` positions. Tokens before `start` are in the cache from the call
+  // before; the others are computed in steps of `chunk`.
+  std::vector<float> logits(const std::vector<int32_t>& ids, int start, int chunk, const std::vector<int32_t>& wanted) {
     const int total = static_cast<int>(ids.size());
     if (total > num_blocks_ * block_size_ || total > decoder_.max_positions()) {
       throw Error(ErrorCode::kContextLength, "ids", cat(total, " tokens, room for ", decoder_.max_positions()));
@@ -56,7 +57,7 @@ class ModelRunner {
     }
     std::vector<float> out(wanted.size() * decoder_.config().vocab);
     size_t done = 0;
-    for (int first = 0; first < total; first += chunk) {
+    for (int first = start; first < total; first += chunk) {
       const int n = std::min(chunk, total - first);
       const size_t begin = done;
       while (done < wanted.size() && wanted[done] < first + n) ++done;
@@ -107,16 +108,21 @@ FloatMatrix to_matrix(std::vector<float> values, size_t rows, size_t columns) {
   return FloatMatrix(held->data(), {rows, columns}, owner);
 }
 
-FloatMatrix run_logits(ModelRunner& runner, const std::vector<int32_t>& ids, int chunk,
+FloatMatrix run_logits(ModelRunner& runner, const std::vector<int32_t>& ids, int start, int chunk,
                        std::optional<std::vector<int32_t>> positions) {
-  std::vector<int32_t> wanted(ids.size());
-  std::iota(wanted.begin(), wanted.end(), 0);
+  const int total = static_cast<int>(ids.size());
+  if (start < 0 || start > total || chunk < 0) {
+    throw Error(ErrorCode::kInvalidArgument, "start",
+                cat("start ", start, " and chunk ", chunk, " for ", total, " tokens"));
+  }
+  std::vector<int32_t> wanted(total - start);
+  std::iota(wanted.begin(), wanted.end(), start);
   if (positions) wanted = std::move(*positions);
   if (chunk == 0) chunk = runner.decoder().max_tokens();
   std::vector<float> logits;
   {
     nb::gil_scoped_release release;
-    logits = runner.logits(ids, chunk, wanted);
+    logits = runner.logits(ids, start, chunk, wanted);
   }
   return to_matrix(std::move(logits), wanted.size(), runner.decoder().config().vocab);
 }
@@ -147,9 +153,10 @@ void bind_model_runner(nb::module_& m) {
            nb::arg("config"), nb::arg("weights"), nb::kw_only(), nb::arg("kv_dtype") = "f32", nb::arg("threads") = 1,
            nb::arg("block_size") = 16, nb::arg("max_tokens") = 512, nb::arg("max_positions") = 2048,
            nb::arg("isa") = "", nb::call_guard<nb::gil_scoped_release>())
-      .def("logits", &run_logits, nb::arg("ids"), nb::kw_only(), nb::arg("chunk") = 0,
+      .def("logits", &run_logits, nb::arg("ids"), nb::kw_only(), nb::arg("start") = 0, nb::arg("chunk") = 0,
            nb::arg("positions") = nb::none(),
-           "Logits [positions, vocab] (default: of every token), computed in steps of `chunk` tokens.")
+           "Logits [positions, vocab], by default of every token from `start` on, computed in steps of `chunk` tokens. "
+           "Tokens before `start` are those of the call before.")
       .def("dequantized", &dequantized, nb::arg("name"), "The packed weight's values, [rows, k] (a vector: [n, 1]).")
       .def_prop_ro("packed_bytes", [](const ModelRunner& r) { return r.decoder().weights().bytes; })
       .def_prop_ro("isa", [](const ModelRunner& r) { return r.caps().isa; });

@@ -12,6 +12,7 @@ namespace octavo {
 
 namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kGranule = size_t{64} << 10;  // a multiple of every small page size in use
 constexpr std::align_val_t kAlign{64};
 
 [[noreturn]] void out_of_memory(size_t bytes) {
@@ -27,10 +28,12 @@ Buffer::Buffer(size_t bytes) : size_(bytes) {
     std::memset(data_, 0, bytes);
     return;
   }
-  const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  // The mapping ends soon after its bytes, so that a tail never costs a whole huge page.
+  const size_t rounded = (bytes + kGranule - 1) / kGranule * kGranule;
   if (rounded < bytes) out_of_memory(bytes);
   // One huge page more than needed, trimmed to the alignment.
-  void* raw = mmap(nullptr, rounded + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* raw =
+      mmap(nullptr, rounded + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) out_of_memory(bytes);
   auto* begin = static_cast<std::byte*>(raw);
   const size_t lead = (kHugePage - reinterpret_cast<size_t>(begin) % kHugePage) % kHugePage;
