@@ -134,7 +134,10 @@ class AsyncEngine:
             stream.cancel()
 
     async def abort(self, request_id: str) -> None:
-        """End a request early: its generator yields what there is, with finish_reason "abort". Unknown ids are ignored."""
+        """End a request early; its generator yields what there is, with finish_reason "abort".
+
+        Ids that nobody runs are ignored.
+        """
         if stream := self._requests.get(request_id):
             stream.cancel()
 

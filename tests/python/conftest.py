@@ -64,3 +64,36 @@ def reference(smollm2_folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(smollm2_folder)
+
+
+@pytest.fixture(scope="session")
+def llm() -> Any:
+    """The default model, running, with a cache of 4,096 tokens."""
+    from octavo import LLM
+
+    with LLM(max_model_len=1024, num_gpu_blocks_override=256, max_num_seqs=32) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a Llama of random float32 weights and no tokenizer."""
+    torch = pytest.importorskip("torch")
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=256,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        eos_token_id=None,
+        bos_token_id=None,
+        tie_word_embeddings=False,
+    )
+    folder = tmp_path_factory.mktemp("tiny-llama")
+    LlamaForCausalLM(config).eval().save_pretrained(folder)
+    return folder

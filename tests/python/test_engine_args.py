@@ -47,7 +47,7 @@ def test_harmless_keywords() -> None:
             "speculative_config": None,
             "load_format": "auto",
             "scheduling_policy": "fcfs",
-        }  # fmt: skip
+        }
     )
 
 

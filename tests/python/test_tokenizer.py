@@ -22,7 +22,7 @@ from .corpus import TEXTS, random_texts
 
 
 def table_text(tokenizer: Tokenizer, ids: list[int], skip_special: bool = False) -> str:
-    table = tokenizer.token_bytes
+    table = tokenizer.byte_table
     data = b"".join(table[i] for i in ids if not (skip_special and i in tokenizer.special_ids))
     if table.strip_leading_space and data.startswith(b" "):
         data = data[1:]
@@ -57,7 +57,7 @@ def test_ids_equal_the_reference_on_source_code(tokenizer: Tokenizer, reference:
 
 def known_bytes(tokenizer: Tokenizer) -> set[int]:
     """The model's vocabulary lacks some bytes that its training text never had."""
-    table = tokenizer.token_bytes
+    table = tokenizer.byte_table
     return {table[i][0] for i in range(tokenizer.vocab_size) if len(table[i]) == 1}
 
 
@@ -74,6 +74,11 @@ def test_the_table_equals_the_decoder_for_every_token(tokenizer: Tokenizer) -> N
     for token in range(0, tokenizer.vocab_size, 7):
         assert table_text(tokenizer, [token]) == tokenizer.decode([token], skip_special_tokens=False)
         assert tokenizer.token_text(token) == table_text(tokenizer, [token])
+    assert tokenizer.token_bytes(tokenizer.encode("é")[0]) == "é".encode()
+    assert tokenizer.token_bytes(-1) == tokenizer.token_bytes(10**9) == b""
+    assert tokenizer.longest_token_bytes == max(
+        len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)
+    )
     assert tokenizer.token_text(-1) == tokenizer.token_text(10**9) == ""
 
 
@@ -94,7 +99,7 @@ def test_special_tokens_of_the_default_model(tokenizer: Tokenizer) -> None:
 
 def test_building_is_quick(smollm2_metadata: dict[str, Any]) -> None:
     start = time.thread_time()
-    from_gguf(smollm2_metadata).token_bytes  # noqa: B018
+    from_gguf(smollm2_metadata).byte_table  # noqa: B018
     assert time.thread_time() - start < 0.35
 
 
@@ -163,7 +168,7 @@ def test_a_folder_gives_the_same_tokenizer(smollm2_folder: Path, tokenizer: Toke
     other = from_folder(smollm2_folder)
     texts = TEXTS + random_texts(50, seed=4)
     assert other.encode_batch(texts) == tokenizer.encode_batch(texts)
-    assert other.token_bytes == tokenizer.token_bytes
+    assert other.byte_table == tokenizer.byte_table
     assert other.special_ids == tokenizer.special_ids
     assert other.eos_token_ids == [2] and other.bos_token_id == 1
     assert other.chat_template == tokenizer.chat_template

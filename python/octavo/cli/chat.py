@@ -12,7 +12,10 @@ from octavo.cli.model_flags import add_model_flags, engine_args
 from octavo.cli.sampling_flags import add_sampling_flags, sampling_params
 from octavo.errors import OctavoError
 
-_HELP = "/clear starts over, /exit or Ctrl-D leaves, Ctrl-C stops an answer, a line that ends in \\ goes on in the next."
+_HELP = (
+    "/clear starts over, /exit or Ctrl-D leaves, Ctrl-C stops an answer; a line that ends in a backslash goes on in "
+    "the next."
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from octavo.errors import ModelError
 
 
 def cache_dir(override: str | os.PathLike[str] | None = None) -> Path:
-    """The model cache: ``override``, else ``$OCTAVO_CACHE``, else ``$XDG_CACHE_HOME/octavo``, else ``~/.cache/octavo``."""
+    """``override``, else ``$OCTAVO_CACHE``, else ``$XDG_CACHE_HOME/octavo``, else ``~/.cache/octavo``."""
     if override is not None:
         return Path(override).expanduser()
     if from_env := os.environ.get("OCTAVO_CACHE"):

@@ -13,7 +13,8 @@ from octavo.tokenizer.tokenizer import Tokenizer
 def from_folder(folder: Path) -> Tokenizer:
     """Build the tokenizer of ``folder``: tokenizer.json, with tokenizer_config.json and generation_config.json.
 
-    Whether a text starts with BOS is what tokenizer.json's post-processor does. A folder that has only a slow tokenizer's files is read through transformers, if that is installed.
+    Whether a text starts with BOS is what tokenizer.json's post-processor does. A folder that has only a slow
+    tokenizer's files is read through transformers, if that is installed.
 
     Raises:
         ModelError: no tokenizer there, or its files cannot be read.

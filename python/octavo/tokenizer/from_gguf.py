@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from octavo.errors import ModelError
+from octavo.tokenizer import sentencepiece
 from octavo.tokenizer.splits import split_of
+from octavo.tokenizer.token_type import TokenType
 from octavo.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import tokenizers
-
-
-class TokenType(IntEnum):
-    """GGUF's kinds of token."""
-
-    NORMAL = 1
-    UNKNOWN = 2
-    CONTROL = 3
-    USER_DEFINED = 4
-    UNUSED = 5
-    BYTE = 6
 
 
 # End of text, end of turn, end of message: a GGUF has no generation_config, these are what it has instead.
@@ -43,10 +33,13 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
         raise _corrupt("token_type", f"has {len(types)} entries for {len(tokens)} tokens")
     if kind == "gpt2":
         backend, add_bos = _byte_level_bpe(metadata, tokens)
+    elif kind == "llama":
+        backend, add_bos = _sentencepiece(metadata, tokens, types), True
     else:
         raise ModelError(
-            f"tokenizer.ggml.model is {kind!r}, which cannot be built from a GGUF file; supported is 'gpt2' "
-            "(byte-level BPE). A folder with the model's tokenizer.json can be given as the tokenizer instead",
+            f"tokenizer.ggml.model is {kind!r}, which cannot be built from a GGUF file; supported are 'gpt2' "
+            "(byte-level BPE) and 'llama' (SentencePiece). A folder with the model's tokenizer.json can be given as "
+            "the tokenizer instead",
             code="unsupported",
             param="tokenizer.ggml.model",
         )
@@ -89,6 +82,23 @@ def _byte_level_bpe(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[tok
     split.install(backend)
     backend.decoder = decoders.ByteLevel()
     return backend, split.add_bos
+
+
+def _sentencepiece(
+    metadata: Mapping[str, Any], tokens: list[str], types: Sequence[int] | None
+) -> tokenizers.Tokenizer:
+    scores = _get(metadata, "scores")
+    if len(scores) != len(tokens):
+        raise _corrupt("scores", f"has {len(scores)} entries for {len(tokens)} tokens")
+    if types is None:
+        raise _corrupt("token_type", "is missing")
+    return sentencepiece.build(
+        tokens,
+        scores,
+        types,
+        unknown=_special_id(metadata, "unknown_token_id", len(tokens)),
+        space_prefix=bool(metadata.get("tokenizer.ggml.add_space_prefix", True)),
+    )
 
 
 def _pair(merge: str) -> tuple[str, str]:

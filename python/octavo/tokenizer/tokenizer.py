@@ -68,7 +68,7 @@ class Tokenizer:
         return frozenset(i for i, token in self.backend.get_added_tokens_decoder().items() if token.special)
 
     @cached_property
-    def token_bytes(self) -> TokenBytes:
+    def byte_table(self) -> TokenBytes:
         """The bytes each id stands for."""
         return token_bytes(self.tokens, decoder_of(self.backend))
 
@@ -92,11 +92,18 @@ class Tokenizer:
         text: str = self.backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes one token stands for; none for an id outside the vocabulary."""
+        return self.byte_table[token] if 0 <= token < self.vocab_size else b""
+
+    @cached_property
+    def longest_token_bytes(self) -> int:
+        """No text of n bytes has fewer than n / this many tokens."""
+        return max((len(self.byte_table[i]) for i in range(self.vocab_size)), default=0)
+
     def token_text(self, token: int) -> str:
         """One token's own text, a leading space kept; bytes that are no whole character become U+FFFD."""
-        if not 0 <= token < self.vocab_size:
-            return ""
-        return self.token_bytes[token].decode("utf-8", "replace")
+        return self.token_bytes(token).decode("utf-8", "replace")
 
     def token_table(self, vocab_size: int | None = None) -> _engine.TokenTable:
         """The native detokenizer's table, padded to the ``vocab_size`` of the model."""
@@ -104,7 +111,7 @@ class Tokenizer:
 
         from octavo import _engine
 
-        table = self.token_bytes
+        table = self.byte_table
         size = max(vocab_size or 0, self.vocab_size)
         offsets = np.full(size + 1, len(table.data), np.uint32)
         offsets[: len(table.offsets)] = table.offsets
