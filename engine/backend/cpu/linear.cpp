@@ -16,9 +16,11 @@ constexpr int kTokens = 48;
 constexpr int kDenseTileRows = 64;
 constexpr int kTilesPerThread = 6;
 constexpr int64_t kMinTileWork = 100'000;      // multiply-adds: some µs, well above the price of a claim
+constexpr int kDenseWork = 3;                  // a float multiply-add, in integer ones
 constexpr int64_t kMinParallelRead = 1 << 14;  // activations: below, one thread prepares them as fast as two
 constexpr size_t kLine = 64;
 
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
 size_t round_up(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 // An odd number of cache lines, so that rows of a power of two do not fall into the same cache sets.
@@ -32,7 +34,7 @@ int token_slots(int m) { return std::min(m, kTokenSlots); }
 template <class Group>
 size_t quantized_bytes(int m, int k) {
   const int slots = token_slots(m);
-  return token_block_bytes<Group>(k, slots) * ((m + slots - 1) / slots);
+  return token_block_bytes<Group>(k, slots) * (ceil_div(m, slots));
 }
 size_t scratch_stride() { return kTokens * kDenseTileRows * sizeof(float); }
 
@@ -160,18 +162,21 @@ class Linear {
 
   Cut cut(const Section& s) const {
     Cut c;
-    c.token_tiles = (p_.m + kTokens - 1) / kTokens;
-    c.tile_tokens = (p_.m + c.token_tiles - 1) / c.token_tiles;
-    if (c.token_tiles > 1) c.tile_tokens = (c.tile_tokens + kTokenSlots - 1) / kTokenSlots * kTokenSlots;
+    c.token_tiles = ceil_div(p_.m, kTokens);
+    c.tile_tokens = ceil_div(p_.m, c.token_tiles);
+    if (c.token_tiles > 1) c.tile_tokens = ceil_div(c.tile_tokens, kTokenSlots) * kTokenSlots;
     const bool dense = is_dense(s.format);
-    const int step = dense ? (p_.m <= 3 ? kDenseTileRows : kDenseRows) : 2 * kGroupRows;
-    const int wanted = std::max(1, kTilesPerThread * queue_.pool().threads() / c.token_tiles);
-    const int64_t row_work = static_cast<int64_t>(c.tile_tokens) * k_;
-    int64_t rows = std::max<int64_t>((s.rows + wanted - 1) / wanted, (kMinTileWork + row_work - 1) / row_work);
-    rows = std::min<int64_t>((rows + step - 1) / step * step, s.rows);
-    if (dense && c.tile_tokens > 6) rows = std::min<int64_t>(rows, kDenseTileRows);
-    c.tile_rows = static_cast<int>(rows);
-    c.row_tiles = (s.rows + c.tile_rows - 1) / c.tile_rows;
+    const int threads = queue_.pool().threads();
+    const int64_t work = static_cast<int64_t>(p_.m) * s.rows * k_ * (dense ? kDenseWork : 1);
+    int tiles = static_cast<int>(std::clamp<int64_t>(work / kMinTileWork, 1, kTilesPerThread * threads));
+    // Few tiles are dealt out evenly.
+    if (tiles > 1 && tiles < 3 * threads) tiles = ceil_div(tiles, threads) * threads;
+    // Rows in the steps that the kernels like best.
+    int step = p_.m <= kTokenSlots ? kGroupRows : 2 * kGroupRows;
+    if (dense) step = p_.m <= 3 ? kDenseTileRows : kDenseRows;
+    c.tile_rows = std::min(ceil_div(ceil_div(s.rows, ceil_div(tiles, c.token_tiles)), step) * step, s.rows);
+    if (dense && p_.m > 6) c.tile_rows = std::min(c.tile_rows, kDenseTileRows);
+    c.row_tiles = ceil_div(s.rows, c.tile_rows);
     return c;
   }
 
@@ -231,16 +236,19 @@ void linear(CpuQueue& queue, const Kernels& kernels, const LinearParams& p) {
 }
 
 void embed(CpuQueue& queue, const EmbedParams& p) {
+  constexpr int kRows = 16;  // of a tile: some µs
   const int k = p.table->k();
-  queue.pool().run(p.num_tokens, [&](int t, int) {
-    if (p.ids[t] < 0 || p.ids[t] >= p.table->n()) {
-      throw Error(ErrorCode::kInvalidArgument, "token_ids",
-                  cat("token id ", p.ids[t], " is outside [0, ", p.table->n(), ")"));
-    }
-    float* out = p.out + static_cast<size_t>(t) * k;
-    p.table->dequantize_row(p.ids[t], out);
-    if (p.scale != 1.0f) {
-      for (int i = 0; i < k; ++i) out[i] *= p.scale;
+  queue.pool().run(ceil_div(p.num_tokens, kRows), [&](int tile, int) {
+    for (int t = tile * kRows; t < std::min((tile + 1) * kRows, p.num_tokens); ++t) {
+      if (p.ids[t] < 0 || p.ids[t] >= p.table->n()) {
+        throw Error(ErrorCode::kInvalidArgument, "token_ids",
+                    cat("token id ", p.ids[t], " is outside [0, ", p.table->n(), ")"));
+      }
+      float* out = p.out + static_cast<size_t>(t) * k;
+      p.table->dequantize_row(p.ids[t], out);
+      if (p.scale != 1.0f) {
+        for (int i = 0; i < k; ++i) out[i] *= p.scale;
+      }
     }
   });
 }

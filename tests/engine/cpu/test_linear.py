@@ -216,6 +216,24 @@ def test_prologues_equal_torch(ops, fmt: str, m: int) -> None:
     assert_close(y, (gated @ matrix).numpy(), relative)
 
 
+@pytest.mark.parametrize("fmt", ["bf16", "q4_1"])
+@pytest.mark.parametrize("m", [1, 9])
+def test_a_prologue_gives_the_bits_of_the_op_before_it(ops, fmt: str, m: int) -> None:
+    rng = np.random.default_rng(13)
+    k = 320
+    part, _ = random_weight(rng, fmt, 33, k)
+    weight = _engine.pack(ops, [part])
+    norm = rng.normal(1, 0.2, k).astype(np.float32)
+    x = rng.normal(0, 2, (m, 2 * k)).astype(np.float32)
+    row = np.empty((m, k), np.float32)
+    narrow = np.ascontiguousarray(x[:, :k])
+    _engine.rms_norm(ops, narrow, norm, 1e-5, row)
+    fused = linear(ops, weight, narrow, prologue="rms_norm", norm_weight=norm, eps=1e-5)
+    assert_same_bits(fused, linear(ops, weight, row))
+    _engine.silu_and_mul(ops, x, row)
+    assert_same_bits(linear(ops, weight, x, prologue="silu_mul"), linear(ops, weight, row))
+
+
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_rows_may_lie_apart_and_nothing_else_is_written(ops, fmt: str) -> None:
     rng = np.random.default_rng(9)
