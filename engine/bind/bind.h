@@ -16,5 +16,7 @@ void bind_model_runner(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_cache(nb::module_& m);
 void bind_sched(nb::module_& m);
+void bind_channel(nb::module_& m);
+void bind_engine(nb::module_& m);
 
 }  // namespace octavo

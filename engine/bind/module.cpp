@@ -12,4 +12,6 @@ NB_MODULE(_engine, m) {
   octavo::bind_ops(m);
   octavo::bind_cache(m);
   octavo::bind_sched(m);
+  octavo::bind_channel(m);
+  octavo::bind_engine(m);
 }

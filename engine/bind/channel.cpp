@@ -1,0 +1,89 @@
+#include "runtime/channel.h"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.h"
+
+namespace octavo {
+
+namespace {
+
+nb::object finish_name(Finish f) {
+  switch (f) {
+    case Finish::kStop:
+      return nb::str("stop");
+    case Finish::kLength:
+      return nb::str("length");
+    case Finish::kAbort:
+      return nb::str("abort");
+    case Finish::kError:
+      return nb::str("error");
+    case Finish::kNone:
+      break;
+  }
+  return nb::none();
+}
+
+nb::object stop_reason(const Delta& d) {
+  if (const auto* id = std::get_if<int32_t>(&d.stop_reason)) return nb::int_(*id);
+  if (const auto* text = std::get_if<std::string>(&d.stop_reason)) return nb::str(text->c_str(), text->size());
+  return nb::none();
+}
+
+nb::tuple logprob_tuple(const PositionLogprobs& p) {
+  nb::list top;
+  for (const TokenLogprob& t : p.top) top.append(nb::make_tuple(t.token, t.logprob, t.rank));
+  return nb::make_tuple(p.chosen.token, p.chosen.logprob, p.chosen.rank, top);
+}
+
+nb::object logprobs(const Delta& d) {
+  if (!d.has_logprobs) return nb::none();
+  nb::list out;
+  for (const PositionLogprobs& p : d.logprobs) out.append(logprob_tuple(p));
+  return out;
+}
+
+nb::object prompt_logprobs(const Delta& d) {
+  if (!d.has_prompt_logprobs) return nb::none();
+  nb::list out;
+  out.append(nb::none());  // nothing predicts the first token
+  for (const PositionLogprobs& p : d.prompt_logprobs) out.append(logprob_tuple(p));
+  return out;
+}
+
+nb::object error(const Delta& d) {
+  if (!d.error) return nb::none();
+  return nb::make_tuple(error_code_name(d.error->code), d.error->param, d.error->message);
+}
+
+}  // namespace
+
+void bind_channel(nb::module_& m) {
+  nb::class_<Delta>(m, "Delta", "What one choice of a request released in one step.")
+      .def_ro("id", &Delta::id)
+      .def_ro("choice", &Delta::choice)
+      .def_ro("token_ids", &Delta::token_ids)
+      .def_prop_ro("text", [](const Delta& d) { return nb::str(d.text.c_str(), d.text.size()); })
+      .def_prop_ro("logprobs", &logprobs,
+                   "Per token (token, logprob, rank, [(token, logprob, rank), ...]), or None when not asked for.")
+      .def_prop_ro("prompt_logprobs", &prompt_logprobs, "Once per request; None at position 0.")
+      .def_prop_ro("finish", [](const Delta& d) { return finish_name(d.finish); })
+      .def_prop_ro("stop_reason", &stop_reason, "The stop token id or stop string; None for the model's end token.")
+      .def_ro("prompt_tokens", &Delta::prompt_tokens)
+      .def_ro("cached_tokens", &Delta::cached_tokens, "Prompt tokens that came from the prefix cache.")
+      .def_prop_ro("arrival", [](const Delta& d) { return d.times.arrival; })
+      .def_prop_ro("scheduled", [](const Delta& d) { return d.times.scheduled; })
+      .def_prop_ro("first_token", [](const Delta& d) { return d.times.first_token; })
+      .def_prop_ro("last_token", [](const Delta& d) { return d.times.last_token; })
+      .def_prop_ro("error", &error, "(code, param, message) with finish 'error'.");
+
+  nb::class_<Channel>(m, "Channel", "Deltas of one consumer's requests. `fd` is readable while deltas wait.")
+      .def_prop_ro("fd", &Channel::fd)
+      .def("drain", &Channel::drain, "All deltas published so far, in order.")
+      .def("wait", &Channel::wait, nb::arg("timeout_ms"), nb::call_guard<nb::gil_scoped_release>(),
+           "Waits until deltas are there; False after timeout_ms milliseconds.");
+}
+
+}  // namespace octavo

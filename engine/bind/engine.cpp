@@ -1,0 +1,154 @@
+#include "runtime/engine.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/format.h"
+#include "bind.h"
+
+namespace octavo {
+
+namespace {
+
+DType kv_dtype(const std::string& name) {
+  if (name == "f16" || name == "float16" || name == "auto") return DType::kF16;
+  if (name == "f32" || name == "float32") return DType::kF32;
+  if (name == "bf16" || name == "bfloat16") return DType::kBF16;
+  throw Error(ErrorCode::kUnsupported, "kv_dtype", cat("kv_dtype must be auto, f16, bf16 or f32, got '", name, "'"));
+}
+
+nb::dict stats_dict(const Engine& engine) {
+  const LoopStats s = engine.stats();
+  nb::dict d;
+  d["waiting"] = s.sched.waiting;
+  d["running"] = s.sched.running;
+  d["preemptions"] = s.sched.preemptions;
+  d["prefix_queries"] = s.sched.prefix_queries;
+  d["prefix_hits"] = s.sched.prefix_hits;
+  d["tokens_computed"] = s.sched.tokens_computed;
+  d["total_blocks"] = s.sched.total_blocks;
+  d["free_blocks"] = s.sched.free_blocks;
+  d["live_blocks"] = s.sched.live_blocks;
+  d["cached_blocks"] = s.sched.cached_blocks;
+  d["steps"] = s.steps;
+  d["step_tokens"] = s.step_tokens;
+  d["prompt_tokens"] = s.prompt_tokens;
+  d["generation_tokens"] = s.generation_tokens;
+  d["failed_steps"] = s.failed_steps;
+  d["non_finite_rows"] = s.non_finite_rows;
+  d["last_step"] = s.last_step;
+  d["host_ns"] = s.host_ns;
+  d["execute_ns"] = s.execute_ns;
+  return d;
+}
+
+nb::dict info_dict(const Engine& engine) {
+  const ModelHost& host = engine.host();
+  const BackendCaps caps = host.backend().caps();
+  nb::dict d;
+  d["backend"] = caps.name;
+  d["isa"] = caps.isa;
+  d["threads"] = host.threads();
+  d["weight_bytes"] = host.decoder().weights().bytes;
+  d["file_bytes"] = host.file_bytes();
+  d["kv_bytes_per_block"] = host.kv_bytes_per_block();
+  d["kv_dtype"] = dtype_name(engine.options().kv_dtype);
+  d["num_blocks"] = engine.options().num_blocks;
+  d["block_size"] = engine.options().block_size;
+  d["max_model_len"] = engine.options().max_model_len;
+  d["max_num_seqs"] = engine.options().max_num_seqs;
+  d["max_num_batched_tokens"] = engine.options().max_num_batched_tokens;
+  return d;
+}
+
+RequestId submit(Engine& engine, const std::vector<int32_t>& prompt, const SamplingParams& params,
+                 std::shared_ptr<Channel> channel, uint64_t prefix_namespace, int32_t priority) {
+  SubmitRequest request{prompt, std::make_shared<const SamplingParams>(params), std::move(channel), prefix_namespace,
+                        priority};
+  auto result = [&] {
+    nb::gil_scoped_release release;
+    return engine.submit(std::move(request));
+  }();
+  if (const auto* r = std::get_if<Refusal>(&result)) {
+    nb::object exception = nb::module_::import_("octavo.errors")
+                               .attr("refusal")(error_code_name(r->code), r->param, r->message, r->value, r->limit);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+    throw nb::python_error();
+  }
+  return std::get<RequestId>(result);
+}
+
+void inject_fault(Engine& engine, const std::string& kind, int32_t token, int32_t times, double seconds) {
+  Fault fault{Fault::Kind::kThrow, token, times, seconds};
+  if (kind == "out_of_memory") {
+    fault.kind = Fault::Kind::kOutOfMemory;
+  } else if (kind == "non_finite") {
+    fault.kind = Fault::Kind::kNonFinite;
+  } else if (kind == "hold") {
+    fault.kind = Fault::Kind::kHold;
+  } else if (kind != "throw") {
+    throw Error(ErrorCode::kInvalidArgument, "kind",
+                cat("kind must be throw, out_of_memory, non_finite or hold, got '", kind, "'"));
+  }
+  nb::gil_scoped_release release;
+  engine.inject_fault(fault);
+}
+
+// The engine thread is joined without the interpreter's lock, also when the last reference simply goes.
+void finalize(PyObject* self) {
+  if (!nb::inst_ready(self)) return;
+  nb::gil_scoped_release release;
+  nb::inst_ptr<Engine>(self)->shutdown();
+}
+
+PyType_Slot kEngineSlots[] = {{Py_tp_finalize, reinterpret_cast<void*>(finalize)}, {0, nullptr}};
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  const auto release = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<Engine>(m, "Engine", nb::type_slots(kEngineSlots),
+                     "The serving engine: one native thread that schedules, executes and publishes.")
+      .def(
+          "__init__",
+          [](Engine* self, const ModelConfig& config, std::shared_ptr<WeightFiles> weights, int max_model_len,
+             int block_size, const std::string& dtype, int num_blocks, int max_num_seqs, int max_num_batched_tokens,
+             bool enable_prefix_caching, int threads) {
+            EngineOptions o;
+            o.max_model_len = max_model_len;
+            o.block_size = block_size;
+            o.kv_dtype = kv_dtype(dtype);
+            o.num_blocks = num_blocks;
+            o.max_num_seqs = max_num_seqs;
+            o.max_num_batched_tokens = max_num_batched_tokens;
+            o.enable_prefix_caching = enable_prefix_caching;
+            o.threads = threads;
+            nb::gil_scoped_release r;
+            new (self) Engine(config, std::move(weights), o);
+          },
+          nb::arg("config"), nb::arg("weights"), nb::kw_only(), nb::arg("max_model_len") = 0,
+          nb::arg("block_size") = 16, nb::arg("kv_dtype") = "f16", nb::arg("num_blocks"), nb::arg("max_num_seqs") = 256,
+          nb::arg("max_num_batched_tokens") = 512, nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0,
+          "Packs the weights and makes the KV pool.")
+      .def("start", &Engine::start, nb::arg("table"), release, "Starts the engine thread.")
+      .def("open_channel", &Engine::open_channel)
+      .def("close_channel", &Engine::close_channel, nb::arg("channel"), release, "Cancels the channel's requests.")
+      .def("submit", &submit, nb::arg("prompt"), nb::arg("params"), nb::arg("channel"), nb::kw_only(),
+           nb::arg("namespace") = 0, nb::arg("priority") = 0,
+           "Submits token ids and returns the request id. Raises RefusedError for what can never be served.")
+      .def("cancel", &Engine::cancel, nb::arg("id"), release, "Aborts a request; unknown ids are ignored.")
+      .def("stats", &stats_dict, "Counters and gauges as of the last step.")
+      .def("info", &info_dict, "What was built: backend, sizes, limits.")
+      .def("audit", &Engine::audit, release, "Checks that every block is accounted for; raises when not.")
+      .def("inject_fault", &inject_fault, nb::arg("kind"), nb::kw_only(), nb::arg("token") = -1, nb::arg("times") = 1,
+           nb::arg("seconds") = 0.0,
+           "For tests: provokes a fault in later steps whose tokens include `token` (-1: any).")
+      .def("pause", &Engine::pause, release, "Returns when the step under way has ended; no step runs until resume().")
+      .def("resume", &Engine::resume, release)
+      .def_prop_ro("paused", &Engine::paused)
+      .def("shutdown", &Engine::shutdown, release, "Aborts what is under way and joins the engine thread.");
+}
+
+}  // namespace octavo

@@ -1,0 +1,198 @@
+#include "runtime/engine.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "sample/check_params.h"
+
+namespace octavo {
+
+namespace {
+
+void check_options(const EngineOptions& o, const ModelConfig& config) {
+  const auto refuse = [](const char* param, const std::string& message) {
+    throw Error(ErrorCode::kInvalidArgument, param, message);
+  };
+  if (o.block_size != 8 && o.block_size != 16 && o.block_size != 32)
+    refuse("block_size", cat("block_size must be 8, 16 or 32, got ", o.block_size));
+  if (o.max_model_len < 1 || o.max_model_len > config.max_positions)
+    refuse("max_model_len",
+           cat("max_model_len must be between 1 and the model's ", config.max_positions, ", got ", o.max_model_len));
+  if (o.num_blocks < 1) refuse("num_blocks", cat("the KV cache needs at least one block, got ", o.num_blocks));
+  if (o.max_num_seqs < 1) refuse("max_num_seqs", cat("max_num_seqs must be at least 1, got ", o.max_num_seqs));
+  if (o.max_num_batched_tokens < 1)
+    refuse("max_num_batched_tokens", cat("max_num_batched_tokens must be at least 1, got ", o.max_num_batched_tokens));
+  if (o.threads < 0 || o.threads > 1024)
+    refuse("threads", cat("threads must be between 0 (automatic) and 1024, got ", o.threads));
+}
+
+}  // namespace
+
+Engine::Engine(ModelConfig config, std::shared_ptr<WeightFiles> weights, EngineOptions options)
+    : config_(std::move(config)), options_(options), owner_pid_(getpid()) {
+  if (options_.max_model_len == 0) options_.max_model_len = config_.max_positions;
+  check_options(options_, config_);
+  // A step must be able to hold one token of every running sequence.
+  options_.max_num_batched_tokens = std::max(options_.max_num_batched_tokens, options_.max_num_seqs);
+
+  ModelHostOptions host;
+  host.threads = options_.threads;
+  host.block_size = options_.block_size;
+  host.num_blocks = options_.num_blocks;
+  host.kv_dtype = options_.kv_dtype;
+  host.max_tokens = options_.max_num_batched_tokens;
+  host.max_seqs = options_.max_num_seqs;
+  host.max_model_len = options_.max_model_len;
+  host_ = std::make_unique<ModelHost>(config_, std::move(weights), host);
+
+  sched_config_.block_size = options_.block_size;
+  sched_config_.groups.assign(1, CacheGroup{options_.num_blocks, RetainBlocks::kAll, 0});
+  sched_config_.max_tokens_per_step = options_.max_num_batched_tokens;
+  sched_config_.max_seqs = options_.max_num_seqs;
+  sched_config_.max_model_len = options_.max_model_len;
+  sched_config_.prefix_caching = options_.enable_prefix_caching;
+  checker_ = std::make_unique<Scheduler>(sched_config_);
+}
+
+Engine::~Engine() { shutdown(); }
+
+void Engine::start(TokenTable table) {
+  std::lock_guard lock(lifecycle_mutex_);
+  if (thread_.joinable() || loop_) throw Error(ErrorCode::kInvalidArgument, "engine", "the engine was started before");
+  if (table.vocab() < config_.vocab) {
+    // Padding rows of the embedding stand for no text.
+    table.offsets.resize(static_cast<size_t>(config_.vocab) + 1, static_cast<uint32_t>(table.bytes.size()));
+    table.special.resize(static_cast<size_t>(config_.vocab), 0);
+  }
+  table_ = std::move(table);
+  loop_ = std::make_unique<StepLoop>(sched_config_, host_->executor(), table_, config_.eos_token_ids);
+  stats_ = loop_->stats();
+  running_ = true;
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "octavo-engine");
+    run();
+  });
+}
+
+void Engine::run() {
+  std::vector<Command> commands;
+  bool blocked = false;  // there is work, but nothing can be planned until something arrives
+  for (;;) {
+    const bool idle = paused_ || blocked || !loop_->has_work();
+    if (!inbox_.take(commands, idle)) break;
+    for (Command& command : commands) command(*loop_);
+    blocked = false;
+    if (!paused_ && loop_->has_work()) blocked = !loop_->step();
+    std::lock_guard lock(stats_mutex_);
+    stats_ = loop_->stats();
+  }
+  loop_->cancel_all();
+}
+
+void Engine::require_running() const {
+  if (getpid() != owner_pid_)
+    throw Error(ErrorCode::kShutdown, "engine",
+                "the engine was created in another process: after a fork, create it in the child");
+  if (!running_) throw Error(ErrorCode::kShutdown, "engine", "the engine is not running");
+}
+
+void Engine::post(Command command) {
+  require_running();
+  if (!inbox_.push(std::move(command))) throw Error(ErrorCode::kShutdown, "engine", "the engine has been shut down");
+}
+
+void Engine::call(const std::function<void(StepLoop&)>& command) {
+  auto done = std::make_shared<std::promise<void>>();
+  auto result = done->get_future();
+  post([command, done](StepLoop& loop) {
+    try {
+      command(loop);
+      done->set_value();
+    } catch (...) {
+      done->set_exception(std::current_exception());
+    }
+  });
+  result.get();
+}
+
+std::variant<RequestId, Refusal> Engine::submit(SubmitRequest request) {
+  require_running();
+  const double arrival = monotonic_seconds();
+  if (auto refusal = check_params(*request.params, config_.vocab)) return *refusal;
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    const int32_t id = request.prompt[i];
+    if (id < 0 || id >= config_.vocab)
+      return Refusal{
+          ErrorCode::kInvalidArgument, "prompt",
+          cat("token id ", id, " at prompt position ", i, " is out of vocabulary (0 to ", config_.vocab - 1, ")"), id,
+          config_.vocab - 1};
+  }
+  RequestSpec spec;
+  spec.id = next_request_.fetch_add(1);
+  spec.seqs = {next_seq_.fetch_add(1)};
+  spec.prompt = request.prompt;
+  spec.prefix_namespace = request.prefix_namespace;
+  spec.priority = request.priority;
+  spec.max_new_tokens = request.params->max_tokens;
+  spec.prompt_logits = request.params->prompt_logprobs >= 0;
+  if (auto refusal = checker_->check(spec)) return *refusal;
+
+  // Output is cut at the end of the window and, for a request alone in it, at the end of the pool.
+  const int64_t pool_tokens = static_cast<int64_t>(options_.num_blocks) * options_.block_size;
+  const auto room = std::min<int64_t>(options_.max_model_len, pool_tokens) - static_cast<int64_t>(spec.prompt.size());
+  const auto limit = static_cast<int32_t>(std::min<int64_t>(request.params->max_tokens, room));
+  const RequestId id = spec.id;
+  post([id, seqs = std::move(spec.seqs), request = std::move(request), limit, arrival](StepLoop& loop) mutable {
+    loop.add(id, std::move(seqs), std::move(request), limit, arrival);
+  });
+  return id;
+}
+
+void Engine::cancel(RequestId id) {
+  post([id](StepLoop& loop) { loop.cancel(id); });
+}
+
+void Engine::close_channel(const std::shared_ptr<Channel>& channel) {
+  if (getpid() != owner_pid_ || !running_) return;
+  inbox_.push([channel](StepLoop& loop) { loop.cancel_channel(channel.get()); });
+}
+
+LoopStats Engine::stats() const {
+  std::lock_guard lock(stats_mutex_);
+  return stats_;
+}
+
+void Engine::inject_fault(const Fault& fault) {
+  call([this, fault](StepLoop&) { host_->executor().arm(fault); });
+}
+
+void Engine::audit() {
+  call([](StepLoop& loop) { loop.audit(); });
+}
+
+void Engine::pause() {
+  call([this](StepLoop&) { paused_ = true; });
+}
+
+void Engine::resume() {
+  call([this](StepLoop&) { paused_ = false; });
+}
+
+void Engine::shutdown() {
+  if (getpid() != owner_pid_) {
+    if (thread_.joinable()) thread_.detach();  // it does not exist in a forked child
+    return;
+  }
+  std::lock_guard lock(lifecycle_mutex_);
+  running_ = false;
+  inbox_.close();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace octavo

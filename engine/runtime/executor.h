@@ -1,0 +1,52 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "plan/step_plan.h"
+#include "sample/logprobs.h"
+#include "sample/params.h"
+#include "sample/score.h"
+
+namespace octavo {
+
+struct SampleOutput {
+  SampleStatus status = SampleStatus::kOk;
+  int32_t token = -1;         // with kOk
+  PositionLogprobs logprobs;  // filled when the sequence's params ask for logprobs
+};
+
+// Scores of prompt tokens: entry i of `scores` belongs to the prompt token at position first_pos + i.
+struct PromptScores {
+  SeqId seq = 0;
+  int32_t first_pos = 0;
+  SampleStatus status = SampleStatus::kOk;  // the first that is not kOk
+  std::vector<PositionLogprobs> scores;
+};
+
+struct StepResult {
+  std::vector<SampleOutput> samples;        // one per StepPlan::samples
+  std::vector<PromptScores> prompt_scores;  // one per row with LogitsWanted::kRange
+};
+
+// Carries out step plans. It owns what sampling needs of each sequence, keyed by id, so that a plan stays integers
+// only.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  virtual void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> prompt,
+                            uint32_t choice) = 0;
+  virtual void fork_sequence(SeqId parent, SeqId child, uint32_t choice) = 0;
+  virtual void accept(SeqId seq, int32_t token) = 0;  // the token is now part of the sequence
+  virtual void drop_sequence(SeqId seq) = 0;
+
+  // Starts a step in `slot`; the plan must stay valid until wait(slot) returns. Throws when the step cannot be done;
+  // then nothing of it counts.
+  virtual void submit(const StepPlan& plan, int slot) = 0;
+  // Valid until the slot is used again.
+  virtual const StepResult& wait(int slot) = 0;
+};
+
+}  // namespace octavo

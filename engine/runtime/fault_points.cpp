@@ -1,0 +1,54 @@
+#include "runtime/fault_points.h"
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "base/errors.h"
+
+namespace octavo {
+
+namespace {
+
+bool row_has(const StepPlan& plan, const PlanRow& row, int32_t token) {
+  const auto first = plan.tokens.begin() + row.token_offset;
+  return token < 0 || std::find(first, first + row.n_tokens, token) != first + row.n_tokens;
+}
+
+}  // namespace
+
+void FaultPoints::submit(const StepPlan& plan, int slot) {
+  poisoned_.clear();
+  for (Fault& fault : faults_) {
+    const bool struck = fault.times > 0 && std::any_of(plan.rows.begin(), plan.rows.end(), [&](const PlanRow& row) {
+                          return row_has(plan, row, fault.token);
+                        });
+    if (!struck) continue;
+    --fault.times;
+    switch (fault.kind) {
+      case Fault::Kind::kThrow:
+        throw std::runtime_error("a fault was provoked");
+      case Fault::Kind::kOutOfMemory:
+        throw Error(ErrorCode::kOutOfMemory, "memory", "an allocation failure was provoked");
+      case Fault::Kind::kHold:
+        std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
+        break;
+      case Fault::Kind::kNonFinite:
+        for (size_t i = 0; i < plan.samples.size(); ++i)
+          if (row_has(plan, plan.rows[plan.samples[i].row], fault.token)) poisoned_.push_back(i);
+        break;
+    }
+  }
+  inner_->submit(plan, slot);
+}
+
+const StepResult& FaultPoints::wait(int slot) {
+  const StepResult& result = inner_->wait(slot);
+  if (poisoned_.empty()) return result;
+  altered_ = result;
+  for (size_t i : poisoned_) altered_.samples[i].status = SampleStatus::kNonFinite;
+  return altered_;
+}
+
+}  // namespace octavo

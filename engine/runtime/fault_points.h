@@ -1,0 +1,44 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "runtime/executor.h"
+
+namespace octavo {
+
+// A fault to be provoked by tests: it strikes steps whose plan contains `token` (-1: any step), `times` times.
+struct Fault {
+  enum class Kind : uint8_t { kThrow, kOutOfMemory, kNonFinite, kHold };
+  Kind kind = Kind::kThrow;
+  int32_t token = -1;
+  int32_t times = 1;
+  double seconds = 0;  // kHold: how long the engine thread stands still
+};
+
+// Executes through another executor and provokes the faults it was armed with. Unarmed it costs one branch a step.
+class FaultPoints final : public Executor {
+ public:
+  explicit FaultPoints(std::unique_ptr<Executor> inner) : inner_(std::move(inner)) {}
+
+  void arm(const Fault& fault) { faults_.push_back(fault); }
+
+  void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> prompt,
+                    uint32_t choice) override {
+    inner_->add_sequence(seq, std::move(params), prompt, choice);
+  }
+  void fork_sequence(SeqId parent, SeqId child, uint32_t choice) override {
+    inner_->fork_sequence(parent, child, choice);
+  }
+  void accept(SeqId seq, int32_t token) override { inner_->accept(seq, token); }
+  void drop_sequence(SeqId seq) override { inner_->drop_sequence(seq); }
+  void submit(const StepPlan& plan, int slot) override;
+  const StepResult& wait(int slot) override;
+
+ private:
+  std::unique_ptr<Executor> inner_;
+  std::vector<Fault> faults_;
+  std::vector<size_t> poisoned_;  // samples of the step under way whose logits count as not finite
+  StepResult altered_;
+};
+
+}  // namespace octavo

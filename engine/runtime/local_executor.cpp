@@ -1,0 +1,184 @@
+#include "runtime/local_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/format.h"
+
+namespace octavo {
+
+LocalExecutor::LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, std::vector<KvPool*> pools,
+                             const Limits& limits)
+    : backend_(backend), queue_(queue), decoder_(decoder), pools_(std::move(pools)), limits_(limits) {
+  const size_t max_tokens = static_cast<size_t>(limits.max_tokens);
+  tokens_.reserve(max_tokens);
+  positions_.reserve(max_tokens);
+  logit_tokens_.reserve(2 * max_tokens);  // before duplicates go
+  logit_row_.resize(max_tokens);
+  rows_.resize(pools_.size());
+  for (auto& rows : rows_) rows.reserve(max_tokens);
+  groups_.resize(pools_.size());
+  // Touched only as far as a step asks for logits: one row per running sequence, and prompts that are scored.
+  logits_ = Buffer(max_tokens * static_cast<size_t>(decoder_.config().vocab) * sizeof(float));
+  scratch_.reserve(static_cast<size_t>(limits.threads));
+  for (int i = 0; i < limits.threads; ++i) scratch_.emplace_back(decoder_.config().vocab);
+  sampled_.reserve(static_cast<size_t>(limits.max_seqs));
+  result_.samples.reserve(static_cast<size_t>(limits.max_seqs));
+}
+
+void LocalExecutor::add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params,
+                                 std::span<const int32_t> prompt, uint32_t choice) {
+  Sequence s;
+  s.state = SamplerState(*params, prompt);
+  s.choice = choice;
+  if (params->prompt_logprobs >= 0) s.prompt.assign(prompt.begin(), prompt.end());
+  s.params = std::move(params);
+  sequences_.insert_or_assign(seq, std::move(s));
+}
+
+void LocalExecutor::fork_sequence(SeqId parent, SeqId child, uint32_t choice) {
+  Sequence copy = sequences_.at(parent);
+  copy.choice = choice;
+  sequences_.insert_or_assign(child, std::move(copy));
+}
+
+void LocalExecutor::accept(SeqId seq, int32_t token) { sequences_.at(seq).state.append(token); }
+
+void LocalExecutor::drop_sequence(SeqId seq) { sequences_.erase(seq); }
+
+void LocalExecutor::submit(const StepPlan& plan, int slot) {
+  if (slot != 0) throw Error(ErrorCode::kInternal, "slot", cat("this executor has one step slot, got slot ", slot));
+  if (plan.tokens.size() > static_cast<size_t>(limits_.max_tokens))
+    throw Error(ErrorCode::kInternal, "plan",
+                cat("a step of ", plan.tokens.size(), " tokens exceeds the ", limits_.max_tokens, " it was built for"));
+  copy_blocks(plan);
+  build_batch(plan);
+  decoder_.forward(queue_, batch_, pools_);
+  draw(plan, result_);
+  score_prompts(plan, result_);
+}
+
+const StepResult& LocalExecutor::wait(int) { return result_; }
+
+void LocalExecutor::copy_blocks(const StepPlan& plan) {
+  if (plan.copies.empty()) return;
+  const auto& groups = decoder_.kv_groups();
+  for (size_t g = 0; g < groups.size(); ++g) {
+    copies_.clear();
+    for (const BlockCopy& c : plan.copies)
+      if (c.group == static_cast<int32_t>(g)) copies_.push_back({c.src, c.dst, c.slots});
+    if (copies_.empty()) continue;
+    CopyBlocksParams p;
+    p.copies = copies_.data();
+    p.num_copies = static_cast<int>(copies_.size());
+    p.kv_heads = groups[g].kv_heads;
+    p.k_dim = groups[g].k_dim;
+    p.v_dim = groups[g].v_dim;
+    for (size_t layer = 0; layer < groups[g].layers.size(); ++layer) {
+      p.cache = pools_[g]->layer(static_cast<int>(layer));
+      backend_.copy_blocks(queue_, p);
+    }
+  }
+}
+
+void LocalExecutor::build_batch(const StepPlan& plan) {
+  const size_t num_tokens = plan.tokens.size();
+  tokens_.assign(plan.tokens.begin(), plan.tokens.end());
+  positions_.resize(num_tokens);
+  for (const PlanRow& row : plan.rows)
+    for (int32_t i = 0; i < row.n_tokens; ++i) positions_[row.token_offset + i] = row.first_pos + i;
+
+  for (size_t g = 0; g < pools_.size(); ++g) {
+    const StepPlan::Group& group = plan.groups[g];
+    rows_[g].clear();
+    for (size_t r = 0; r < plan.rows.size(); ++r) {
+      const PlanRow& row = plan.rows[r];
+      rows_[g].push_back({row.token_offset, row.n_tokens, row.first_pos, group.tables.data() + group.table_offsets[r]});
+    }
+    groups_[g] = {group.slots.data(), rows_[g]};
+  }
+  prefix_groups_.clear();
+  for (const PrefixGroup& p : plan.prefix_groups)
+    prefix_groups_.push_back({p.rows.data(), static_cast<int32_t>(p.rows.size()), p.partitions});
+
+  // Logits: what is sampled and what is scored, each token once.
+  logit_tokens_.clear();
+  for (const SampleRow& s : plan.samples) logit_tokens_.push_back(s.token);
+  for (const PlanRow& row : plan.rows)
+    if (row.logits == LogitsWanted::kRange)
+      for (int32_t i = row.logits_first; i < row.n_tokens; ++i) logit_tokens_.push_back(row.token_offset + i);
+  std::sort(logit_tokens_.begin(), logit_tokens_.end());
+  logit_tokens_.erase(std::unique(logit_tokens_.begin(), logit_tokens_.end()), logit_tokens_.end());
+  for (size_t i = 0; i < logit_tokens_.size(); ++i) logit_row_[logit_tokens_[i]] = static_cast<int32_t>(i);
+
+  batch_.num_tokens = static_cast<int>(num_tokens);
+  batch_.tokens = tokens_.data();
+  batch_.positions = positions_.data();
+  batch_.groups = groups_;
+  batch_.prefix_groups = prefix_groups_;
+  batch_.logit_tokens = logit_tokens_;
+  batch_.logits = logits_.as<float>();
+}
+
+const float* LocalExecutor::logits_of(int token) const {
+  return logits_.as<float>() + static_cast<size_t>(logit_row_[token]) * static_cast<size_t>(decoder_.config().vocab);
+}
+
+void LocalExecutor::draw(const StepPlan& plan, StepResult& result) {
+  const int n = static_cast<int>(plan.samples.size());
+  result.samples.resize(plan.samples.size());
+  sampled_.clear();
+  for (const SampleRow& s : plan.samples) {
+    const auto it = sequences_.find(s.state);
+    sampled_.push_back(it == sequences_.end() ? nullptr : &it->second);  // null: cancelled, its outcome is not read
+  }
+  // Strided over the threads so that each uses its own scratch.
+  const int threads = static_cast<int>(scratch_.size());
+  queue_.parallel_for(std::min(n, threads), [&](int worker) {
+    for (int i = worker; i < n; i += threads) {
+      if (!sampled_[i]) continue;
+      const Sequence& s = *sampled_[i];
+      SampleOutput& out = result.samples[i];
+      const SampleRow& row = plan.samples[i];
+      const float* logits = logits_of(row.token);
+      SampleInput in;
+      in.logits = logits;
+      in.vocab = decoder_.config().vocab;
+      in.params = s.params.get();
+      in.state = &s.state;
+      in.choice = s.choice;
+      in.position = row.position;
+      const SampleResult drawn = sample(in, scratch_[worker]);
+      out.status = drawn.status;
+      out.token = drawn.token;
+      if (drawn.status == SampleStatus::kOk && s.params->logprobs >= 0)
+        out.status = score_token(logits, in.vocab, drawn.token, s.params->logprobs, scratch_[worker], out.logprobs);
+    }
+  });
+}
+
+void LocalExecutor::score_prompts(const StepPlan& plan, StepResult& result) {
+  result.prompt_scores.clear();
+  for (const PlanRow& row : plan.rows) {
+    if (row.logits != LogitsWanted::kRange) continue;
+    const auto it = sequences_.find(row.seq);
+    if (it == sequences_.end()) continue;
+    const Sequence& s = it->second;
+    PromptScores scores;
+    scores.seq = row.seq;
+    scores.first_pos = row.first_pos + row.logits_first + 1;
+    for (int32_t i = row.logits_first; i < row.n_tokens; ++i) {
+      const size_t next = static_cast<size_t>(row.first_pos + i + 1);
+      if (next >= s.prompt.size()) break;
+      PositionLogprobs p;
+      const SampleStatus status = score_token(logits_of(row.token_offset + i), decoder_.config().vocab, s.prompt[next],
+                                              s.params->prompt_logprobs, scratch_[0], p);
+      if (status != SampleStatus::kOk) scores.status = status;
+      scores.scores.push_back(std::move(p));
+    }
+    result.prompt_scores.push_back(std::move(scores));
+  }
+}
+
+}  // namespace octavo

@@ -1,0 +1,69 @@
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "model/batch.h"
+#include "model/decoder.h"
+#include "ops/backend.h"
+#include "runtime/executor.h"
+#include "sample/sampler.h"
+#include "tensor/buffer.h"
+
+namespace octavo {
+
+// The executor of one process and one device: it runs a step at once, on the thread that submits it, with the queue's
+// workers. Everything it needs is allocated when it is made, for the largest step.
+class LocalExecutor final : public Executor {
+ public:
+  struct Limits {
+    int max_tokens = 0;
+    int max_seqs = 0;
+    int max_blocks_per_seq = 0;
+    int threads = 1;
+  };
+  LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, std::vector<KvPool*> pools, const Limits& limits);
+
+  void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> prompt,
+                    uint32_t choice) override;
+  void fork_sequence(SeqId parent, SeqId child, uint32_t choice) override;
+  void accept(SeqId seq, int32_t token) override;
+  void drop_sequence(SeqId seq) override;
+  void submit(const StepPlan& plan, int slot) override;
+  const StepResult& wait(int slot) override;
+
+ private:
+  struct Sequence {
+    std::shared_ptr<const SamplingParams> params;
+    SamplerState state;
+    uint32_t choice = 0;
+    std::vector<int32_t> prompt;  // kept only when prompt tokens are scored
+  };
+
+  void copy_blocks(const StepPlan& plan);
+  void build_batch(const StepPlan& plan);
+  void draw(const StepPlan& plan, StepResult& result);
+  void score_prompts(const StepPlan& plan, StepResult& result);
+  const float* logits_of(int token) const;
+
+  Backend& backend_;
+  Queue& queue_;
+  Decoder& decoder_;
+  std::vector<KvPool*> pools_;
+  Limits limits_;
+  std::unordered_map<SeqId, Sequence> sequences_;
+  StepResult result_;
+
+  // The batch of the step under way; capacities are those of the largest step.
+  std::vector<int32_t> tokens_, positions_, logit_tokens_, logit_row_;
+  std::vector<std::vector<AttentionRow>> rows_;
+  std::vector<ForwardBatch::Group> groups_;
+  std::vector<AttentionPrefixGroup> prefix_groups_;
+  std::vector<CopyBlocksParams::Copy> copies_;
+  Buffer logits_;
+  ForwardBatch batch_;
+  std::vector<SampleScratch> scratch_;  // one per thread
+  std::vector<Sequence*> sampled_;
+};
+
+}  // namespace octavo

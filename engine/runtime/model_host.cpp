@@ -1,0 +1,29 @@
+#include "runtime/model_host.h"
+
+#include "backend/cpu/cpu_backend.h"
+#include "runtime/local_executor.h"
+
+namespace octavo {
+
+ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> weights, const ModelHostOptions& options)
+    : backend_(make_cpu_backend()), queue_(backend_->make_queue(options.threads)), file_bytes_(weights->file_bytes()) {
+  threads_ = queue_->threads();
+  decoder_ = std::make_unique<Decoder>(config, *weights, *backend_, *queue_, options.kv_dtype, options.max_tokens,
+                                       options.max_model_len);
+  std::vector<KvPool*> pools;
+  for (const KvGroup& group : decoder_->kv_groups()) {
+    kv_bytes_per_block_ += backend_->kv_bytes(group, options.block_size);
+    pools_.push_back(backend_->make_kv_pool(group, options.block_size, options.num_blocks));
+    pools.push_back(pools_.back().get());
+  }
+  LocalExecutor::Limits limits;
+  limits.max_tokens = options.max_tokens;
+  limits.max_seqs = options.max_seqs;
+  limits.threads = threads_;
+  executor_ = std::make_unique<FaultPoints>(
+      std::make_unique<LocalExecutor>(*backend_, *queue_, *decoder_, std::move(pools), limits));
+}
+
+ModelHost::~ModelHost() = default;
+
+}  // namespace octavo

@@ -1,0 +1,48 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "model/config.h"
+#include "model/decoder.h"
+#include "model/weights.h"
+#include "ops/backend.h"
+#include "runtime/fault_points.h"
+
+namespace octavo {
+
+struct ModelHostOptions {
+  int threads = 0;
+  int block_size = 16;
+  int num_blocks = 0;
+  DType kv_dtype = DType::kF16;
+  int max_tokens = 0;  // tokens per step
+  int max_seqs = 0;
+  int max_model_len = 0;
+};
+
+// A model in memory, ready to execute plans: the backend, its queue, packed weights, the KV pools and the executor.
+class ModelHost {
+ public:
+  ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> weights, const ModelHostOptions& options);
+  ~ModelHost();
+
+  FaultPoints& executor() const { return *executor_; }
+  Backend& backend() const { return *backend_; }
+  Decoder& decoder() const { return *decoder_; }
+  const std::vector<std::unique_ptr<KvPool>>& pools() const { return pools_; }
+  int threads() const { return threads_; }
+  size_t kv_bytes_per_block() const { return kv_bytes_per_block_; }
+  size_t file_bytes() const { return file_bytes_; }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<Decoder> decoder_;
+  std::vector<std::unique_ptr<KvPool>> pools_;
+  std::unique_ptr<FaultPoints> executor_;
+  int threads_ = 1;
+  size_t kv_bytes_per_block_ = 0;
+  size_t file_bytes_ = 0;
+};
+
+}  // namespace octavo

@@ -1,0 +1,75 @@
+#include "runtime/request.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace octavo {
+
+Choice::Choice(SeqId seq, int32_t index, const SamplingParams& params, const TokenTable* table,
+               std::shared_ptr<const StopStrings> stops)
+    : seq_(seq),
+      index_(index),
+      params_(&params),
+      text_(params.detokenize ? table : nullptr, std::move(stops),
+            TextOptions{params.skip_special_tokens, params.include_stop_str_in_output, false, params.min_tokens}) {}
+
+bool Choice::push(int32_t token, PositionLogprobs logprobs, int32_t limit, const std::vector<int32_t>& eos) {
+  ++num_tokens_;
+  tokens_.push_back(token);
+  if (params_->logprobs >= 0) logprobs_.push_back(std::move(logprobs));
+
+  const auto& stop_ids = params_->stop_token_ids;
+  if (num_tokens_ > params_->min_tokens && std::find(stop_ids.begin(), stop_ids.end(), token) != stop_ids.end()) {
+    text_.finish_at_stop_token(token, ready_text_);
+    finish_ = Finish::kStop;
+    if (std::find(eos.begin(), eos.end(), token) == eos.end()) stop_reason_ = token;
+  } else {
+    const Released released = text_.push(token, ready_text_);
+    released_ += static_cast<size_t>(released.tokens);
+    if (released.stop >= 0) {
+      finish_ = Finish::kStop;
+      stop_reason_ = params_->stop[released.stop];
+    } else if (num_tokens_ >= limit) {
+      text_.finish(ready_text_);
+      finish_ = Finish::kLength;
+    }
+  }
+  if (finish_ != Finish::kNone) released_ = tokens_.size();
+  return finish_ != Finish::kNone;
+}
+
+void Choice::end(Finish why) {
+  if (finish_ != Finish::kNone) return;
+  text_.finish(ready_text_);
+  finish_ = why;
+  released_ = tokens_.size();
+}
+
+bool Choice::take(Delta& delta) {
+  const bool tell_finish = finish_ != Finish::kNone && !finish_told_;
+  if (released_ == 0 && ready_text_.empty() && !tell_finish) return false;
+  delta.choice = index_;
+  delta.text = std::exchange(ready_text_, {});
+  const auto n = static_cast<std::ptrdiff_t>(released_);
+  delta.token_ids.assign(tokens_.begin(), tokens_.begin() + n);
+  tokens_.erase(tokens_.begin(), tokens_.begin() + n);
+  if (params_->logprobs >= 0) {
+    delta.has_logprobs = true;
+    delta.logprobs.assign(std::make_move_iterator(logprobs_.begin()), std::make_move_iterator(logprobs_.begin() + n));
+    logprobs_.erase(logprobs_.begin(), logprobs_.begin() + n);
+  }
+  released_ = 0;
+  if (tell_finish) {
+    delta.finish = finish_;
+    delta.stop_reason = stop_reason_;
+    finish_told_ = true;
+  }
+  return true;
+}
+
+size_t Request::live_choices() const {
+  return static_cast<size_t>(
+      std::count_if(choices.begin(), choices.end(), [](const Choice& c) { return c.finish() == Finish::kNone; }));
+}
+
+}  // namespace octavo

@@ -1,0 +1,76 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/executor.h"
+#include "runtime/request.h"
+#include "sched/scheduler.h"
+#include "text/token_table.h"
+
+namespace octavo {
+
+struct LoopStats {
+  SchedulerStats sched;
+  int64_t steps = 0;
+  int64_t step_tokens = 0;    // tokens of all steps
+  int64_t prompt_tokens = 0;  // of admitted requests
+  int64_t generation_tokens = 0;
+  int64_t failed_steps = 0;
+  int64_t non_finite_rows = 0;
+  double last_step = 0;  // monotonic seconds
+  int64_t host_ns = 0;   // time in the loop outside the executor
+  int64_t execute_ns = 0;
+};
+
+// One turn of the engine: plan, execute, commit, publish. Owned by one thread; knows nothing of threads itself.
+class StepLoop {
+ public:
+  StepLoop(SchedulerConfig config, Executor& executor, const TokenTable& table, std::vector<int32_t> eos_token_ids);
+
+  void add(RequestId id, std::vector<SeqId> seqs, SubmitRequest submit, int32_t max_new_tokens, double arrival);
+  void cancel(RequestId id);
+  // Ends every request of the channel, whose consumer has gone.
+  void cancel_channel(const Channel* channel);
+  void cancel_all();
+
+  bool has_work() const { return scheduler_.has_work(); }
+  // Runs one step. False when nothing moved: nothing can be planned until a request arrives or goes.
+  bool step();
+
+  LoopStats stats() const;
+  void audit() const;
+
+ private:
+  bool take_events();  // true when requests ended
+  void commit(const StepPlan& plan, const StepResult& result);
+  void fault(Request& request, SeqId seq, SampleStatus status, int32_t position);
+  void fail_step(const StepPlan& plan, const Refusal& why);
+  void end_request(Request& request, Finish why, const Refusal* error);
+  void tell(Request& request);
+  std::vector<Delta>& outgoing(const std::shared_ptr<Channel>& channel);
+  void publish();
+
+  Scheduler scheduler_;
+  Executor& executor_;
+  const TokenTable& table_;
+  std::vector<int32_t> eos_;
+  std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
+  struct Owner {
+    Request* request;
+    int32_t choice;
+  };
+  std::unordered_map<SeqId, Owner> owners_;
+  struct Outgoing {
+    std::shared_ptr<Channel> channel;
+    std::vector<Delta> deltas;
+  };
+  std::vector<Outgoing> outgoing_;  // one entry per channel, cleared by publish()
+  StepOutcome outcome_;
+  static constexpr int kRetries = 2;
+  int unexplained_failures_ = 0;  // in a row: steps that threw though none of their rows does alone
+  LoopStats stats_;
+};
+
+}  // namespace octavo

@@ -1,0 +1,84 @@
+"""Only the guilty request fails: faults provoked in the step of a busy engine."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from conftest_runtime import collect, make_engine, params, tokens
+
+from octavo import _engine
+
+PROMPTS = [[2 + 7 * i + j for j in range(5)] for i in range(8)]
+GUILTY = 3
+MARK = 90  # a token that only the guilty prompt has
+
+
+def answers(engine: _engine.Engine, *, mark: bool) -> dict[int, tuple[list[int], str | None]]:
+    channel = engine.open_channel()
+    prompts = [[*p, MARK] if mark and i == GUILTY else p for i, p in enumerate(PROMPTS)]
+    engine.pause()  # so that all of them meet in one step
+    ids = [engine.submit(p, params(max_tokens=12), channel) for p in prompts]
+    engine.resume()
+    out = collect(channel, ids)
+    return {i: (tokens(out[rid]), out[rid][-1].finish) for i, rid in enumerate(ids)}
+
+
+@pytest.mark.parametrize("kind", ["throw", "out_of_memory"])
+def test_a_step_that_throws_ends_only_the_request_that_makes_it_throw(kind: str) -> None:
+    engine = make_engine()
+    quiet = answers(engine, mark=False)
+    engine.shutdown()
+    engine = make_engine()
+    engine.inject_fault(kind, token=MARK, times=1000)
+    faulty = answers(engine, mark=True)
+    engine.audit()
+    assert engine.stats()["live_blocks"] == 0
+    assert faulty.pop(GUILTY) == ([], "error")
+    quiet.pop(GUILTY)
+    assert faulty == quiet
+    engine.shutdown()
+
+
+def test_a_passing_fault_is_retried_and_nobody_notices() -> None:
+    engine = make_engine()
+    quiet = answers(engine, mark=False)
+    engine.shutdown()
+    engine = make_engine()
+    engine.inject_fault("throw", times=1)
+    assert answers(engine, mark=False) == quiet
+    assert engine.stats()["failed_steps"] == 1
+    engine.shutdown()
+
+
+def test_logits_that_are_not_finite_end_their_request_and_count() -> None:
+    engine = make_engine()
+    quiet = answers(engine, mark=False)
+    engine.shutdown()
+    engine = make_engine()
+    engine.inject_fault("non_finite", token=MARK, times=1)
+    faulty = answers(engine, mark=True)
+    assert faulty.pop(GUILTY) == ([], "error")
+    quiet.pop(GUILTY)
+    assert faulty == quiet
+    assert engine.stats()["non_finite_rows"] == 1
+    engine.audit()
+    engine.shutdown()
+
+
+def test_the_error_carries_its_cause(engine: _engine.Engine) -> None:
+    channel = engine.open_channel()
+    engine.inject_fault("throw", times=1000)
+    rid = engine.submit([4], params(), channel)
+    code, _, message = collect(channel, [rid])[rid][-1].error
+    assert code == "internal"
+    assert "a fault was provoked" in message
+
+
+def test_an_engine_thread_that_is_held_goes_on_afterwards(engine: _engine.Engine) -> None:
+    channel = engine.open_channel()
+    engine.inject_fault("hold", seconds=0.3)
+    begin = time.monotonic()
+    rid = engine.submit([4], params(), channel)
+    assert len(tokens(collect(channel, [rid])[rid])) == 8
+    assert time.monotonic() - begin >= 0.3
