@@ -108,6 +108,7 @@ std::vector<AttentionPrefixGroup> attention_groups(const std::vector<AttentionRo
   std::vector<AttentionPrefixGroup> groups;
   std::vector<bool> taken(rows.size());
   for (const auto& [members, partitions] : given) {
+    if (members.empty()) continue;
     const int64_t positions = static_cast<int64_t>(partitions) * kAttentionPartition;
     for (int32_t r : members) {
       if (r < 0 || r >= static_cast<int64_t>(rows.size()) || taken[r]) {

@@ -83,6 +83,21 @@ void query_block(const AttentionTile& t, const PartitionView<T>& view, int i0, i
   }
 }
 
+// Finds the blocks of the partition at `start` of which any query sees a part: only those, as the table may end there
+// and entries before a window may be stale.
+template <class T>
+OCTAVO_INLINE void find_blocks(const AttentionTile& t, int shift, int start, int seen_lo, int seen_hi, const T** k,
+                               const T** v) {
+  const int begin = seen_lo > start ? seen_lo : start;
+  const int end = seen_hi < start + kPartition ? seen_hi : start + kPartition;
+  for (int b = begin >> shift; b << shift < end; ++b) {
+    const size_t block = static_cast<size_t>(t.block_table[b]);
+    const int place = b - (start >> shift);
+    k[place] = reinterpret_cast<const T*>(t.k + block * t.k_stride);
+    v[place] = reinterpret_cast<const T*>(t.v + block * t.v_stride);
+  }
+}
+
 template <class T>
 void partitions(const AttentionTile& t, int first, int last) {
   int seen_lo = t.lo[0], seen_hi = t.hi[0];
@@ -93,16 +108,19 @@ void partitions(const AttentionTile& t, int first, int last) {
   PartitionView<T> view;
   view.block_size = t.block_size;
   view.block_shift = __builtin_ctz(t.block_size);
+  for (int i = 0; i < kMaxBlocks; ++i) {
+    view.next_k[i] = reinterpret_cast<const T*>(t.k);
+    view.next_v[i] = reinterpret_cast<const T*>(t.v);
+  }
+  find_blocks(t, view.block_shift, first * kPartition, seen_lo, seen_hi, view.next_k, view.next_v);
   for (int p = first; p < last; ++p) {
     const int start = p * kPartition;
-    // Only blocks that a query sees: the table may end there, and entries before a window may be stale.
-    const int begin = seen_lo > start ? seen_lo : start;
-    const int end = seen_hi < start + kPartition ? seen_hi : start + kPartition;
-    for (int b = begin >> view.block_shift; b << view.block_shift < end; ++b) {
-      const size_t block = static_cast<size_t>(t.block_table[b]);
-      const int place = b - (start >> view.block_shift);
-      view.k[place] = reinterpret_cast<const T*>(t.k + block * t.k_stride);
-      view.v[place] = reinterpret_cast<const T*>(t.v + block * t.v_stride);
+    for (int i = 0; i < kMaxBlocks; ++i) {
+      view.k[i] = view.next_k[i];
+      view.v[i] = view.next_v[i];
+    }
+    if (p + 1 < last) {
+      find_blocks(t, view.block_shift, start + kPartition, seen_lo, seen_hi, view.next_k, view.next_v);
     }
     for (int i = 0; i < t.count; i += kQueryBlock) {
       switch (t.count - i) {

@@ -14,24 +14,61 @@ namespace {
 constexpr int kPartition = 128;
 constexpr int kMaxBlocks = kPartition / 8;
 constexpr float kNegInf = -__builtin_inff();
+template <class T>
+constexpr int kLineVectors = 64 / (8 * sizeof(T));  // vectors in a cache line
 
 // The blocks of one partition for one KV head.
 template <class T>
 struct PartitionView {
   const T* k[kMaxBlocks];
   const T* v[kMaxBlocks];
+  // The same places of the partition after this one (or of this one, at the end): fetched into L2 meanwhile. With few
+  // queries the loops wait for memory, and blocks are too short and scattered for the hardware to foresee.
+  const T* next_k[kMaxBlocks];
+  const T* next_v[kMaxBlocks];
   int block_size;
   int block_shift;
 };
+
+// acc[i][j] += b[i] * v[j]. The order keeps accumulators and operands together within sixteen registers.
+template <int NQ, int NV, class B, class V>
+OCTAVO_INLINE void outer_product(Vec (&acc)[NQ][NV], B b_of, V v_of) {
+  if constexpr (NQ < NV) {
+    Vec b[NQ];
+#pragma GCC unroll 8
+    for (int i = 0; i < NQ; ++i) b[i] = splat(b_of(i));
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) {
+      const Vec v = v_of(j);
+#pragma GCC unroll 8
+      for (int i = 0; i < NQ; ++i) {
+        acc[i][j] = fma(b[i], v, acc[i][j]);
+        keep_order(acc[i][j]);  // else all v are loaded first and an accumulator lives in memory
+      }
+    }
+  } else {
+    Vec v[NV];
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) v[j] = v_of(j);
+#pragma GCC unroll 8
+    for (int i = 0; i < NQ; ++i) {
+      const Vec b = splat(b_of(i));
+#pragma GCC unroll 8
+      for (int j = 0; j < NV; ++j) acc[i][j] = fma(b, v[j], acc[i][j]);
+    }
+  }
+}
 
 // NQ queries x NV vectors of eight keys, from vector `c` of the partition on. s: [NQ, 128]
 template <class T, int NQ, int NV>
 OCTAVO_INLINE void score(const float* __restrict q, const PartitionView<T>& view, int c, int k_dim,
                          float* __restrict s) {
   const T* keys[NV];
+  const T* next[NV];
   for (int j = 0; j < NV; ++j) {
-    const int slot = (c + j) * 8;
-    keys[j] = view.k[slot >> view.block_shift] + (slot & (view.block_size - 1));
+    const int slot = (c + j) * 8, block = slot >> view.block_shift, place = slot & (view.block_size - 1);
+    keys[j] = view.k[block] + place;
+    next[j] = view.next_k[block] + place;
   }
   Vec acc[NQ][NV];
 #pragma GCC unroll 8
@@ -41,15 +78,9 @@ OCTAVO_INLINE void score(const float* __restrict q, const PartitionView<T>& view
   const size_t stride = view.block_size;
   size_t offset = 0;
   for (int d = 0; d < k_dim; ++d, offset += stride, q += kQueryBlock) {
-    Vec key[NV];
 #pragma GCC unroll 8
-    for (int j = 0; j < NV; ++j) key[j] = load(keys[j] + offset);
-#pragma GCC unroll 8
-    for (int i = 0; i < NQ; ++i) {
-      const Vec b = splat(q[i]);
-#pragma GCC unroll 8
-      for (int j = 0; j < NV; ++j) acc[i][j] = fma(b, key[j], acc[i][j]);
-    }
+    for (int j = 0; j < NV; j += 2) prefetch(next[j] + offset);
+    outer_product<NQ, NV>(acc, [&](int i) { return q[i]; }, [&](int j) { return load(keys[j] + offset); });
   }
 #pragma GCC unroll 8
   for (int i = 0; i < NQ; ++i)
@@ -104,19 +135,16 @@ OCTAVO_INLINE void weigh(const float* __restrict p, const PartitionView<T>& view
     for (int j = 0; j < NC; ++j) sum[i][j] = fresh ? splat(0.0f) : load(acc + i * ld + col + j * 8);
   for (int key = first; key < last;) {
     const int slot = key & (view.block_size - 1);
-    const T* v = view.v[key >> view.block_shift] + static_cast<size_t>(slot) * v_dim + col;
+    const size_t row = static_cast<size_t>(slot) * v_dim + col;
+    const T* v = view.v[key >> view.block_shift] + row;
+    const T* next = view.next_v[key >> view.block_shift] + row;
     const int rest = view.block_size - slot;
     const int end = key + rest < last ? key + rest : last;
-    for (; key < end; ++key, v += v_dim) {
-      Vec value[NC];
+    for (; key < end; ++key, v += v_dim, next += v_dim) {
 #pragma GCC unroll 8
-      for (int j = 0; j < NC; ++j) value[j] = load(v + j * 8);
-#pragma GCC unroll 8
-      for (int i = 0; i < NQ; ++i) {
-        const Vec b = splat(p[i * kPartition + key]);
-#pragma GCC unroll 8
-        for (int j = 0; j < NC; ++j) sum[i][j] = fma(b, value[j], sum[i][j]);
-      }
+      for (int j = 0; j < NC; j += kLineVectors<T>) prefetch(next + j * 8);
+      outer_product<NQ, NC>(
+          sum, [&](int i) { return p[i * kPartition + key]; }, [&](int j) { return load(v + j * 8); });
     }
   }
 #pragma GCC unroll 8

@@ -25,6 +25,9 @@ OCTAVO_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b,
 OCTAVO_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 OCTAVO_INLINE Vec select(VecI mask, Vec a, Vec b) { return _mm256_blendv_ps(b, a, reinterpret_cast<Vec>(mask)); }
 
+// The compiler moves no use of `v` across this.
+OCTAVO_INLINE void keep_order(Vec& v) { asm("" : "+x"(v)); }
+
 OCTAVO_INLINE Vec load(const float* p) { return _mm256_loadu_ps(p); }
 OCTAVO_INLINE Vec load(const F16* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
 OCTAVO_INLINE Vec load(const BF16* p) {

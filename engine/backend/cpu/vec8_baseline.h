@@ -26,6 +26,8 @@ OCTAVO_INLINE Vec select(VecI mask, Vec a, Vec b) {
 }
 OCTAVO_INLINE Vec max(Vec a, Vec b) { return select(a > b, a, b); }
 
+OCTAVO_INLINE void keep_order(Vec&) {}
+
 OCTAVO_INLINE VecI widen(const uint16_t* p) {
   VecI wide;
   for (int i = 0; i < 8; ++i) wide[i] = p[i];

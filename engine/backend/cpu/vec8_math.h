@@ -5,6 +5,7 @@ namespace {
 
 constexpr float kLog2E = 1.44269504088896340736f;
 
+OCTAVO_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 OCTAVO_INLINE VecI bits(Vec v) { return reinterpret_cast<VecI>(v); }
 OCTAVO_INLINE Vec from_bits(VecI v) { return reinterpret_cast<Vec>(v); }
 
