@@ -99,6 +99,10 @@ StoredTensor borrow_tensor(const std::string& name, nb::handle object) {
   stored.info.format = weight_format_info(*stored.format).name;
   stored.info.bytes = tensor.nbytes();
   stored.data = static_cast<const std::byte*>(tensor.data());
+  if (reinterpret_cast<uintptr_t>(stored.data) % tensor.itemsize() != 0) {
+    throw Error(ErrorCode::kInvalidArgument, name,
+                cat("tensor ", name, " must be aligned to its ", tensor.itemsize(), " bytes per element"));
+  }
   // Whoever drops the last reference may be a thread without the interpreter's lock, and torch may need it to free.
   stored.owner = std::shared_ptr<const void>(new AnyTensor(std::move(tensor)), [](const AnyTensor* held) {
     nb::gil_scoped_acquire gil;

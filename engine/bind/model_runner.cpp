@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "bind.h"
 #include "model/decoder.h"
+#include "weight_view.h"
 
 namespace octavo {
 
@@ -128,10 +129,7 @@ FloatMatrix run_logits(ModelRunner& runner, const std::vector<int32_t>& ids, int
 }
 
 FloatMatrix dequantized(const ModelRunner& runner, const std::string& name) {
-  const auto& places = runner.decoder().weights().places;
-  const auto it = places.find(name);
-  if (it == places.end()) throw Error(ErrorCode::kNotFound, name, cat("the decoder has no tensor ", name));
-  const WeightPlace& place = it->second;
+  const WeightPlace& place = runner.decoder().weights().find(name);
   const int columns = place.matrix ? place.matrix->k() : 1;
   std::vector<float> values(static_cast<size_t>(place.rows) * columns);
   for (int row = 0; row < place.rows; ++row) {
@@ -158,6 +156,12 @@ void bind_model_runner(nb::module_& m) {
            "Logits [positions, vocab], by default of every token from `start` on, computed in steps of `chunk` tokens. "
            "Tokens before `start` are those of the call before.")
       .def("dequantized", &dequantized, nb::arg("name"), "The packed weight's values, [rows, k] (a vector: [n, 1]).")
+      .def(
+          "weight_view",
+          [](nb::object self, const std::string& name) {
+            return weight_view(nb::cast<ModelRunner&>(self).decoder(), name, self);
+          },
+          nb::arg("name"), "A weight where it lies in memory, read-only; see Engine.weight_view.")
       .def_prop_ro("packed_bytes", [](const ModelRunner& r) { return r.decoder().weights().bytes; })
       .def_prop_ro("isa", [](const ModelRunner& r) { return r.caps().isa; });
 }

@@ -130,6 +130,12 @@ class Loader {
 
 }  // namespace
 
+const WeightPlace& DecoderWeights::find(const std::string& name) const {
+  const auto it = places.find(name);
+  if (it == places.end()) throw Error(ErrorCode::kNotFound, name, cat("the decoder has no tensor ", name));
+  return it->second;
+}
+
 DecoderWeights load_decoder_weights(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue) {
   return Loader(config, files, backend, queue).load();
 }

@@ -43,6 +43,7 @@ struct DecoderWeights {
   std::map<std::string, WeightPlace> places;  // by Hugging Face's name
   size_t bytes = 0;
 
+  const WeightPlace& find(const std::string& name) const;  // Error(kNotFound, name, ...)
   const PackedWeight& head_matrix() const { return head ? *head : *embedding; }
 };
 

@@ -16,6 +16,7 @@ static_assert(std::endian::native == std::endian::little, "GGUF is read as littl
 constexpr int kMaxArrayDepth = 4;
 constexpr uint64_t kMaxNameBytes = 65535;
 constexpr uint32_t kMaxDims = 4;
+constexpr uint64_t kMinAlignment = 8;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 // The fewest bytes that one item of a header can take: bounds every count before anything is reserved for it.
 constexpr uint64_t kMinPairBytes = 8 + 1 + 4 + 1;
@@ -281,9 +282,9 @@ GgufFile::GgufFile(const std::string& path) : file_(std::make_shared<MappedFile>
       in.corrupt(key, cat("metadata key ", key, " occurs twice"));
   }
   const uint64_t alignment = find_unsigned("general.alignment").value_or(32);
-  if (!std::has_single_bit(alignment) || alignment > kMaxAlignment) {
-    in.corrupt("general.alignment",
-               cat("general.alignment is ", alignment, ", must be a power of two of at most ", kMaxAlignment));
+  if (!std::has_single_bit(alignment) || alignment < kMinAlignment || alignment > kMaxAlignment) {
+    in.corrupt("general.alignment", cat("general.alignment is ", alignment, ", must be a power of two from ",
+                                        kMinAlignment, " to ", kMaxAlignment));
   }
   std::vector<TensorRecord> records;
   in.check_count("the number of tensors", num_tensors, kMinTensorBytes);

@@ -77,6 +77,28 @@ void CpuPackedWeight::dequantize_row(int row, float* out) const {
   }
 }
 
+std::optional<DensePanels> CpuPackedWeight::dense_panels(int first_row, int rows) const {
+  for (const Section& s : sections_) {
+    const int first = first_row - s.first_row;
+    if (first < 0 || rows < 1 || rows > s.rows - first) continue;
+    const int height = panel_rows(s.format);
+    if (!is_dense(s.format) || first % height != 0) return std::nullopt;
+    DensePanels out;
+    out.dtype = s.format == WeightFormat::kF32   ? DType::kF32
+                : s.format == WeightFormat::kF16 ? DType::kF16
+                                                 : DType::kBF16;
+    out.data = panel(s, first);
+    out.panels = (rows + height - 1) / height;
+    out.half_rows = height / 2;
+    const bool paired = s.format == WeightFormat::kBF16;  // see bf16_position
+    out.half_stride = paired ? 1 : out.half_rows;
+    out.row_stride = paired ? 2 : 1;
+    out.panel_bytes = s.panel_bytes;
+    return out;
+  }
+  return std::nullopt;
+}
+
 std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const std::vector<MatrixSource>& parts) {
   if (parts.empty()) throw Error(ErrorCode::kInvalidArgument, "parts", "there is nothing to pack");
   const int k = parts[0].k;

@@ -28,6 +28,7 @@ class CpuPackedWeight final : public PackedWeight {
   size_t bytes() const override { return memory_.size(); }
   std::string format() const override;
   void dequantize_row(int row, float* out) const override;
+  std::optional<DensePanels> dense_panels(int first_row, int rows) const override;
 
   const std::vector<Section>& sections() const { return sections_; }
   std::byte* panel(const Section& section, int row) const {  // the panel that holds the section's row `row`

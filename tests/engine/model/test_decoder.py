@@ -1,5 +1,7 @@
 """The decoder against transformers in float32, on small random Llamas of every shape and file it supports."""
 
+import gc
+
 import gguf
 import numpy as np
 import pytest
@@ -189,6 +191,34 @@ def test_a_head_beside_a_tied_embedding_counts_only_where_it_differs(tmp_path):
     )
     np.testing.assert_allclose(other.logits(ids), 2 * reference_logits(model, ids), atol=2e-3, rtol=0)
     assert other.packed_bytes > tied.packed_bytes
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_dense_weights_can_be_viewed_where_they_lie(tmp_path, dtype):
+    model = tiny_llama(dtype)
+    made = runner(save(model, tmp_path, dtype))
+    for name, tensor in model.state_dict().items():
+        view = torch.from_dlpack(made.weight_view(name))
+        if tensor.ndim == 1:
+            assert view.dtype == torch.float32 and torch.equal(view, tensor)
+        else:  # panels of 16 rows
+            assert view.dtype == dtype and view.shape == (-(-len(tensor) // 16), 2, 8, tensor.shape[1])
+            assert torch.equal(view.flatten(0, 2)[: len(tensor)].float(), tensor), name
+
+
+def test_a_view_keeps_the_weights_alive(tmp_path):
+    model = tiny_llama()
+    view = torch.from_dlpack(runner(save(model, tmp_path)).weight_view("model.norm.weight"))
+    gc.collect()
+    assert torch.equal(view, model.model.norm.weight.detach())
+
+
+def test_a_quantized_weight_has_no_view(tmp_path):
+    save_gguf(tiny_llama(), tmp_path / "m.gguf", Q.Q4_1)
+    with pytest.raises(
+        ModelError, match=r"model.layers.0.mlp.up_proj.weight is packed as q4_1 and has no view"
+    ):
+        runner(tmp_path / "m.gguf").weight_view("model.layers.0.mlp.up_proj.weight")
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ MALFORMED = {
     ),
     "alignment": (
         header([text("general.alignment") + U32 + struct.pack("<I", 24)]),
-        "is 24, must be a power of two",
+        "is 24, must be a power of two from 8 to 1048576",
     ),
     "alignment type": (
         header([text("general.alignment") + struct.pack("<If", 6, 1.0)]),
