@@ -34,6 +34,7 @@ nb::dict stats_dict(const Engine& engine) {
   d["cached_blocks"] = s.sched.cached_blocks;
   d["steps"] = s.steps;
   d["step_tokens"] = s.step_tokens;
+  d["step_sizes"] = std::vector<int64_t>(s.step_sizes.begin(), s.step_sizes.end());
   d["prompt_tokens"] = s.prompt_tokens;
   d["generation_tokens"] = s.generation_tokens;
   d["failed_steps"] = s.failed_steps;

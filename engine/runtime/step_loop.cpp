@@ -1,6 +1,7 @@
 #include "runtime/step_loop.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/clock.h"
@@ -90,7 +91,10 @@ bool StepLoop::step() {
   ++stats_.steps;
   if (result) {
     unexplained_failures_ = 0;
-    stats_.step_tokens += static_cast<int64_t>(plan->tokens.size());
+    const size_t tokens = plan->tokens.size();
+    stats_.step_tokens += static_cast<int64_t>(tokens);
+    const size_t size = tokens > 1 ? std::bit_width(tokens - 1) : 0;
+    ++stats_.step_sizes[std::min(size, stats_.step_sizes.size() - 1)];
     commit(*plan, *result);
   }
   publish();

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -14,7 +15,9 @@ namespace octavo {
 struct LoopStats {
   SchedulerStats sched;
   int64_t steps = 0;
-  int64_t step_tokens = 0;    // tokens of all steps
+  int64_t step_tokens = 0;  // tokens of all steps
+  std::array<int64_t, 15>
+      step_sizes{};           // [i]: steps of at most 2^i tokens, beyond those counted before; the last: of more
   int64_t prompt_tokens = 0;  // of admitted requests
   int64_t generation_tokens = 0;
   int64_t failed_steps = 0;

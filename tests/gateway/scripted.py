@@ -233,6 +233,7 @@ class ScriptedEngine:
             "preemptions": 1,
             "steps": 3,
             "step_tokens": 15,
+            "step_sizes": [0, 0, 1, 2, 0],
         }
 
     def shutdown(self) -> None:

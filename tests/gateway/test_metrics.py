@@ -77,6 +77,17 @@ def test_blocks_sum_to_the_pool() -> None:
     run(scenario())
 
 
+def test_tokens_per_step_are_the_engines_own_count() -> None:
+    async def scenario() -> None:
+        async with serving(ScriptedEngine()) as client:
+            samples = (await scrape(client))["vllm:iteration_tokens_total"].samples
+        buckets = {s.labels["le"]: s.value for s in samples if s.name.endswith("_bucket")}
+        assert buckets == {"1.0": 0, "2.0": 0, "4.0": 1, "8.0": 3, "+Inf": 3}
+        assert next(s.value for s in samples if s.name.endswith("_sum")) == 15
+
+    run(scenario())
+
+
 def test_requests_are_observed_once() -> None:
     async def scenario() -> None:
         engine = ScriptedEngine(Script(steps=spoken("four"), step_seconds=0.02))

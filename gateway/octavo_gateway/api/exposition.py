@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -90,13 +90,12 @@ class _EngineCollector(Collector):
 
 
 def _iteration_tokens(stats: Mapping[str, Any]) -> Histogram:
-    """Tokens per step. The engine counts them itself: steps are not seen from here."""
-    bounds = stats.get("iteration_tokens_bounds", ())
+    """Tokens per step, as the engine counts them: [i] is steps of at most 2^i tokens, the last those of more."""
+    counts: Sequence[int] = stats.get("step_sizes", (0,))
+    bounds = [float(2**i) for i in range(len(counts) - 1)]
     histogram = Histogram("vllm:iteration_tokens_total", "Tokens that one engine step computed.", bounds)
-    counts = stats.get("iteration_tokens_counts", ())
-    if len(counts) == len(histogram.counts):
-        histogram.counts = list(counts)
-        histogram.sum = float(stats.get("step_tokens", 0))
+    histogram.counts = list(counts)
+    histogram.sum = float(stats.get("step_tokens", 0))
     return histogram
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import sub
 from typing import TYPE_CHECKING, Any
 
 from octavo.async_engine import AsyncEngine
-from octavo.loading import load
-
 from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
+from octavo.loading import load
 from octavo.tokenizer import Tokenizer
 from octavo_gateway.api.engine import ModelInfo
 
 if TYPE_CHECKING:
-    from octavo.token_stream import TokenStream
-
     from octavo.chat import ChatTemplate
     from octavo.sampling_params import SamplingParams
+    from octavo.token_stream import TokenStream
 
 
 class ServedTokenizer:
@@ -28,8 +25,7 @@ class ServedTokenizer:
         self._tokenizer = tokenizer
         self._template = template
         self._vocab_size = vocab_size
-        offsets = tokenizer.token_bytes.offsets
-        self._longest: int = max(map(sub, offsets[1:], offsets))
+        _ = tokenizer.longest_token_bytes  # worked out now rather than for the first request
 
     @property
     def vocab_size(self) -> int:
@@ -37,7 +33,7 @@ class ServedTokenizer:
 
     @property
     def longest_token_bytes(self) -> int:
-        return self._longest
+        return self._tokenizer.longest_token_bytes
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens)
@@ -46,8 +42,7 @@ class ServedTokenizer:
         return self._tokenizer.decode(token_ids, skip_special_tokens=False)
 
     def token_bytes(self, token_id: int) -> bytes:
-        # Rows that only pad the embedding have no text.
-        return self._tokenizer.token_bytes[token_id] if token_id < self._tokenizer.vocab_size else b""
+        return self._tokenizer.token_bytes(token_id)
 
     def encode_chat(
         self,
