@@ -19,6 +19,7 @@ fi
 # interceptor of __cxa_throw finds nothing to call. Leaks are not looked for: CPython and the packages around it
 # keep memory until the process ends on purpose, and there is no telling theirs from ours.
 preload="$(${CXX:-g++} -print-file-name=libasan.so) $(${CXX:-g++} -print-file-name=libstdc++.so)"
-export ASAN_OPTIONS="detect_leaks=0:abort_on_error=0:handle_segv=1:strict_init_order=1"
+export ASAN_OPTIONS="detect_leaks=0:strict_init_order=1"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
-LD_PRELOAD="$preload" exec "$env/bin/python" -m pytest --sanitized --timeout 1800 -p no:cacheprovider "$@"
+# --capture=sys leaves the process's own stderr alone: a report is written there just before the process ends.
+LD_PRELOAD="$preload" exec "$env/bin/python" -m pytest --sanitized --capture=sys --timeout 1800 -p no:cacheprovider "$@"

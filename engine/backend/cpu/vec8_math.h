@@ -8,6 +8,11 @@ constexpr float kLog2E = 1.44269504088896340736f;
 OCTAVO_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 OCTAVO_INLINE VecI bits(Vec v) { return reinterpret_cast<VecI>(v); }
 OCTAVO_INLINE Vec from_bits(VecI v) { return reinterpret_cast<Vec>(v); }
+// x * 2^n, n held in the low bits of `shifted`; unsigned, since what is shifted out overflows by design.
+OCTAVO_INLINE Vec scale_by_power(Vec x, Vec shifted) {
+  typedef uint32_t VecU __attribute__((vector_size(sizeof(VecI))));
+  return reinterpret_cast<Vec>(reinterpret_cast<VecU>(x) + (reinterpret_cast<VecU>(shifted) << 23));
+}
 
 // 2^x for x <= 0, relative error below 1e-7: exactly 1 at 0, exactly 0 below -126 and at -infinity, NaN at NaN.
 // The polynomial is a minimax fit of (2^f - 1) / f on [-0.5, 0.5].
@@ -22,7 +27,7 @@ OCTAVO_INLINE Vec exp2_nonpositive(Vec x) {
   p = fma(p, f, splat(0.24022647738456726f));
   p = fma(p, f, splat(0.6931471824645996f));
   p = fma(p, f, splat(1.0f));
-  const Vec scaled = from_bits(bits(p) + (bits(shifted) << 23));
+  const Vec scaled = scale_by_power(p, shifted);
   const VecI underflow = x < splat(-126.0f);  // false for NaN
   return from_bits(bits(scaled) & ~underflow);
 }
