@@ -4,6 +4,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include "base/format.h"
 #include "bind.h"
@@ -106,33 +107,39 @@ void finalize(PyObject* self) {
 
 PyType_Slot kEngineSlots[] = {{Py_tp_finalize, reinterpret_cast<void*>(finalize)}, {0, nullptr}};
 
+// In a forked child the engine's threads do not exist: joining them, or destroying what they wait on, would hang.
+struct DeleteInOwnProcess {
+  pid_t owner;
+  void operator()(Engine* engine) const {
+    if (getpid() == owner) delete engine;
+  }
+};
+
 }  // namespace
 
 void bind_engine(nb::module_& m) {
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<Engine>(m, "Engine", nb::type_slots(kEngineSlots),
                      "The serving engine: one native thread that schedules, executes and publishes.")
-      .def(
-          "__init__",
-          [](Engine* self, const ModelConfig& config, std::shared_ptr<WeightFiles> weights, int max_model_len,
-             int block_size, const std::string& dtype, int num_blocks, int max_num_seqs, int max_num_batched_tokens,
-             bool enable_prefix_caching, int threads) {
-            EngineOptions o;
-            o.max_model_len = max_model_len;
-            o.block_size = block_size;
-            o.kv_dtype = kv_dtype(dtype);
-            o.num_blocks = num_blocks;
-            o.max_num_seqs = max_num_seqs;
-            o.max_num_batched_tokens = max_num_batched_tokens;
-            o.enable_prefix_caching = enable_prefix_caching;
-            o.threads = threads;
-            nb::gil_scoped_release r;
-            new (self) Engine(config, std::move(weights), o);
-          },
-          nb::arg("config"), nb::arg("weights"), nb::kw_only(), nb::arg("max_model_len") = 0,
-          nb::arg("block_size") = 16, nb::arg("kv_dtype") = "f16", nb::arg("num_blocks"), nb::arg("max_num_seqs") = 256,
-          nb::arg("max_num_batched_tokens") = 512, nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0,
-          "Packs the weights and makes the KV pool.")
+      .def(nb::new_([](const ModelConfig& config, std::shared_ptr<WeightFiles> weights, int max_model_len,
+                       int block_size, const std::string& dtype, int num_blocks, int max_num_seqs,
+                       int max_num_batched_tokens, bool enable_prefix_caching, int threads) {
+             EngineOptions o;
+             o.max_model_len = max_model_len;
+             o.block_size = block_size;
+             o.kv_dtype = kv_dtype(dtype);
+             o.num_blocks = num_blocks;
+             o.max_num_seqs = max_num_seqs;
+             o.max_num_batched_tokens = max_num_batched_tokens;
+             o.enable_prefix_caching = enable_prefix_caching;
+             o.threads = threads;
+             nb::gil_scoped_release r;
+             return std::shared_ptr<Engine>(new Engine(config, std::move(weights), o), DeleteInOwnProcess{getpid()});
+           }),
+           nb::arg("config"), nb::arg("weights"), nb::kw_only(), nb::arg("max_model_len") = 0,
+           nb::arg("block_size") = 16, nb::arg("kv_dtype") = "f16", nb::arg("num_blocks"),
+           nb::arg("max_num_seqs") = 256, nb::arg("max_num_batched_tokens") = 512,
+           nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0, "Packs the weights and makes the KV pool.")
       .def("start", &Engine::start, nb::arg("table"), release, "Starts the engine thread.")
       .def("open_channel", &Engine::open_channel)
       .def("close_channel", &Engine::close_channel, nb::arg("channel"), release, "Cancels the channel's requests.")

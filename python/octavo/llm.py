@@ -186,7 +186,9 @@ class LLM:
         channel = self.model.engine.open_channel()
         running: dict[int, OutputBuilder] = {}
         builders: list[OutputBuilder] = []
-        try:
+        with self.model.waiting(), contextlib.ExitStack() as at_end:
+            at_end.callback(self.model.engine.close_channel, channel)
+            at_end.callback(self._abort, channel, running)
             for i, (prompt, p) in enumerate(zip(prompts, params, strict=True)):
                 request = self.model.submit(prompt.ids, p, channel, priority=priority[i] if priority else 0)
                 builder = OutputBuilder(self.model, str(next(self._counter)), prompt.text, prompt.ids, p)
@@ -197,11 +199,6 @@ class LLM:
                     channel.wait(_WAIT_MS)
                     for builder in _take_in(channel, running):
                         progress.finished(builder.output())
-        finally:
-            try:
-                self._abort(channel, running)
-            finally:
-                self.model.engine.close_channel(channel)
         for builder in builders:
             if builder.error is not None:
                 output = builder.output()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +34,8 @@ _DEFAULTS = {
     "repetition_penalty": "repetition_penalty",
     "max_new_tokens": "max_tokens",
 }
+
+_LEAVE_SECONDS = 1.0
 
 
 class LoadedModel:
@@ -65,7 +69,8 @@ class LoadedModel:
         self._seeds = None if args.seed is None else random.Random(args.seed)
         self._pid = os.getpid()
         # Joins the engine thread when this object goes, at the latest before the interpreter does.
-        self._finalizer = weakref.finalize(self, _shutdown, engine, self._pid)
+        self._waiting: list[int] = []  # the threads that wait natively for this engine
+        self._finalizer = weakref.finalize(self, _shutdown, engine, self._pid, self._waiting)
 
     @property
     def vocab_size(self) -> int:
@@ -136,6 +141,18 @@ class LoadedModel:
         if params.seed is None and self._seeds is not None:
             native.seed = self._seeds.getrandbits(64)
         return self.engine.submit(ids, native, channel, namespace=namespace, priority=priority)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around native waits for the engine: a shutdown lets this thread come back to Python first.
+
+        A thread that is still in native code when the interpreter ends would take the process down with it.
+        """
+        self._waiting.append(threading.get_ident())
+        try:
+            yield
+        finally:
+            self._waiting.remove(threading.get_ident())
 
     @property
     def is_alive(self) -> bool:
@@ -267,6 +284,10 @@ def _empty_table(vocab_size: int) -> _engine.TokenTable:
     return _engine.TokenTable(b"", np.zeros(vocab_size + 1, np.uint32), np.zeros(vocab_size, np.uint8), False)
 
 
-def _shutdown(engine: _engine.Engine, pid: int) -> None:
-    if os.getpid() == pid:  # a forked child has no engine thread to join
-        engine.shutdown()
+def _shutdown(engine: _engine.Engine, pid: int, waiting: list[int]) -> None:
+    if os.getpid() != pid:  # a forked child has no engine thread to join
+        return
+    engine.shutdown()  # its last deltas end every wait
+    deadline = time.monotonic() + _LEAVE_SECONDS
+    while any(thread != threading.get_ident() for thread in list(waiting)) and time.monotonic() < deadline:
+        time.sleep(0.002)

@@ -78,22 +78,33 @@ def llm() -> Any:
 @pytest.fixture(scope="session")
 def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a Llama of random float32 weights and no tokenizer."""
-    torch = pytest.importorskip("torch")
-    from transformers import LlamaConfig, LlamaForCausalLM
+    import json
 
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=256,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-        eos_token_id=None,
-        bos_token_id=None,
-        tie_word_embeddings=False,
-    )
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    width, inner, vocab, kv_width = 64, 128, 256, 32
+    shapes = {"model.embed_tokens": (vocab, width), "lm_head": (vocab, width), "model.norm": (width,)}
+    for i in range(2):
+        layer = f"model.layers.{i}"
+        shapes |= {f"{layer}.self_attn.{x}_proj": (kv_width if x in "kv" else width, width) for x in "qkvo"}
+        shapes |= {f"{layer}.mlp.{x}_proj": (inner, width) for x in ("gate", "up")}
+        shapes |= {f"{layer}.mlp.down_proj": (width, inner)}
+        shapes |= {f"{layer}.{x}_layernorm": (width,) for x in ("input", "post_attention")}
+    rng = np.random.default_rng(0)
+    tensors = {
+        f"{name}.weight": (
+            1 + rng.normal(0, 0.1, shape) if len(shape) == 1 else rng.normal(0, 0.2, shape)
+        ).astype("f4")
+        for name, shape in shapes.items()
+    }
     folder = tmp_path_factory.mktemp("tiny-llama")
-    LlamaForCausalLM(config).eval().save_pretrained(folder)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": vocab, "hidden_size": width,
+        "intermediate_size": inner, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
+        "hidden_act": "silu", "bos_token_id": None, "eos_token_id": None,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
     return folder

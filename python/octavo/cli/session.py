@@ -38,7 +38,8 @@ class Session:
         self.finish, self.generated, self.cached = None, 0, 0
         try:
             while self.finish is None:
-                self._channel.wait(_WAIT_MS)
+                with self.model.waiting():
+                    self._channel.wait(_WAIT_MS)
                 for delta in self._channel.drain():
                     self.finish = delta.finish
                     self.generated += len(delta.token_ids)

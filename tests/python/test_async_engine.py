@@ -1,0 +1,259 @@
+"""`AsyncEngine`: many streams on one loop, ended by whoever stops listening."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from octavo import LLM, AsyncEngine, RequestOutputKind, SamplingParams
+from octavo.errors import EngineDeadError, InvalidArgumentError, RefusedError
+
+LONG = SamplingParams(temperature=0, max_tokens=900, ignore_eos=True)
+
+
+@pytest.fixture
+def engine(llm: LLM) -> AsyncEngine:
+    return AsyncEngine(llm.model)
+
+
+def params(**kwargs: Any) -> SamplingParams:
+    return SamplingParams(**{"temperature": 0, "max_tokens": 12, "ignore_eos": True, **kwargs})
+
+
+async def collect(stream: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in stream]
+
+
+async def until_idle(engine: AsyncEngine) -> None:
+    """Every block is free again, within a second."""
+    for _ in range(100):
+        stats = engine.stats()
+        if not (stats["running"] or stats["waiting"] or stats["live_blocks"]):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(engine.stats())
+
+
+def test_cumulative_delta_and_final_agree_with_llm(engine: AsyncEngine, llm: LLM) -> None:
+    prompt = "The rain in Spain"
+    want = llm.generate(prompt, params(logprobs=1), use_tqdm=False)[0].outputs[0]
+
+    async def run(kind: RequestOutputKind) -> list[Any]:
+        return await collect(engine.generate(prompt, params(logprobs=1, output_kind=kind)))
+
+    async def all_kinds() -> list[list[Any]]:
+        return [await run(kind) for kind in RequestOutputKind]
+
+    cumulative, delta, final = asyncio.run(all_kinds())
+    assert len(cumulative) > 1 and len(final) == 1
+    assert final[0].outputs[0] == want
+    assert cumulative[-1].outputs[0] == want
+    growing = [item.outputs[0].token_ids for item in cumulative]
+    assert all(a == b[: len(a)] for a, b in itertools.pairwise(growing))
+    assert "".join(item.outputs[0].text for item in delta) == want.text
+    assert [t for item in delta for t in item.outputs[0].token_ids] == want.token_ids
+    assert [p for item in delta for p in item.outputs[0].logprobs] == want.logprobs
+    for items in (cumulative, delta):
+        assert [item.finished for item in items] == [False] * (len(items) - 1) + [True]
+        assert [item.outputs[0].finish_reason for item in items][-2:] == [None, "length"]
+
+
+def test_many_at_once_equal_each_alone(engine: AsyncEngine, llm: LLM) -> None:
+    prompts = [f"Number {i} is" for i in range(24)]
+    want = [o.outputs[0].token_ids for o in llm.generate(prompts, params(), use_tqdm=False)]
+
+    async def one(prompt: str) -> Any:
+        return (await collect(engine.generate(prompt, params(output_kind=RequestOutputKind.FINAL_ONLY))))[0]
+
+    async def run() -> list[Any]:
+        return list(await asyncio.gather(*map(one, prompts)))
+
+    assert [o.outputs[0].token_ids for o in asyncio.run(run())] == want
+
+
+def test_leaving_the_loop_aborts(engine: AsyncEngine) -> None:
+    async def run() -> None:
+        async for item in engine.generate("a", LONG):
+            if len(item.outputs[0].token_ids) > 3:
+                break
+        await until_idle(engine)
+
+    asyncio.run(run())
+
+
+def test_cancelling_the_task_aborts(engine: AsyncEngine) -> None:
+    async def run() -> None:
+        tasks = [asyncio.ensure_future(collect(engine.generate(f"{i}", LONG))) for i in range(4)]
+        await asyncio.sleep(0.2)
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(r, asyncio.CancelledError) for r in results)
+        await until_idle(engine)
+
+    asyncio.run(run())
+
+
+def test_abort_by_name(engine: AsyncEngine) -> None:
+    async def run() -> list[Any]:
+        async def abort_soon() -> None:
+            await asyncio.sleep(0.2)
+            await engine.abort("nobody")
+            await engine.abort("mine")
+
+        items, _ = await asyncio.gather(collect(engine.generate("a", LONG, "mine")), abort_soon())
+        await until_idle(engine)
+        return items
+
+    last = asyncio.run(run())[-1]
+    assert last.request_id == "mine" and last.finished and last.outputs[0].finish_reason == "abort"
+    assert 0 < len(last.outputs[0].token_ids) < 900
+
+
+def test_a_request_id_in_use_is_refused(engine: AsyncEngine) -> None:
+    async def run() -> None:
+        first = engine.generate("a", LONG, "same")
+        await anext(first)
+        with pytest.raises(InvalidArgumentError, match="'same' is in use"):
+            await anext(engine.generate("a", LONG, "same"))
+        await first.aclose()
+        await collect(engine.generate("a", params(), "same"))
+        await until_idle(engine)
+
+    asyncio.run(run())
+
+
+def test_refusals_are_raised_at_once(engine: AsyncEngine) -> None:
+    async def run() -> None:
+        with pytest.raises(RefusedError, match="1024"):
+            await anext(engine.generate([5] * 3000, params()))
+        with pytest.raises(InvalidArgumentError, match="empty"):
+            await anext(engine.generate("", params()))
+        with pytest.raises(InvalidArgumentError, match="stop_token_ids"):
+            await anext(engine.generate("a", params(stop_token_ids=[10**6])))
+
+    asyncio.run(run())
+
+
+def test_long_prompts_do_not_hold_the_loop(engine: AsyncEngine) -> None:
+    async def run() -> float:
+        gaps: list[float] = []
+
+        async def tick() -> None:
+            loop = asyncio.get_running_loop()
+            while True:
+                before = loop.time()
+                await asyncio.sleep(0.005)
+                gaps.append(loop.time() - before)
+
+        ticking = asyncio.ensure_future(tick())
+        with pytest.raises(RefusedError):
+            await anext(engine.generate("lorem ipsum dolor " * 60_000, params()))
+        ticking.cancel()
+        return max(gaps)
+
+    assert asyncio.run(run()) < 0.5
+
+
+def test_the_raw_stream(engine: AsyncEngine) -> None:
+    async def run() -> None:
+        ids = engine.tokenizer.encode("One two three")
+        stream = engine.submit(ids, params())
+        tokens: list[int] = []
+        text = ""
+        while not stream.finished or stream.backlog:
+            for delta in await stream.next():
+                tokens += delta.token_ids
+                text += delta.text
+                assert delta.prompt_tokens == len(ids) and delta.choice == 0
+        assert len(tokens) == 12 and text == engine.tokenizer.decode(tokens)
+        stream.cancel()
+        with pytest.raises(EngineDeadError, match="ended"):
+            await stream.next()
+
+    asyncio.run(run())
+
+
+def test_a_reader_that_stops_reading_loses_its_request_alone(engine: AsyncEngine) -> None:
+    async def run() -> None:
+        slow = engine.submit([5, 6, 7], LONG, max_backlog=4)
+        quick = engine.submit([5, 6, 7], params(max_tokens=40))
+        while not quick.finished:
+            await quick.next()
+        await until_idle(engine)
+        deltas = await slow.next()
+        assert 4 <= len(deltas) <= 5 and deltas[-1].finish == "abort" and slow.finished
+
+    asyncio.run(run())
+
+
+def test_submitting_from_another_thread(engine: AsyncEngine) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        with pytest.raises(InvalidArgumentError, match="not attached"):
+            engine.submit([5], params(), loop=asyncio.new_event_loop())
+        engine.attach()
+        streams = await asyncio.gather(
+            *(
+                asyncio.to_thread(lambda: engine.submit([5, 6], params(max_tokens=3), loop=loop))
+                for _ in range(16)
+            )
+        )
+        for stream in streams:
+            tokens: list[int] = []
+            while not stream.finished or stream.backlog:
+                for delta in await stream.next():
+                    tokens += delta.token_ids
+            assert len(tokens) == 3
+
+    asyncio.run(run())
+
+
+def test_one_loop_after_another_and_two_at_once(engine: AsyncEngine) -> None:
+    async def run() -> list[int]:
+        items = await collect(engine.generate("x", params(output_kind=RequestOutputKind.FINAL_ONLY)))
+        return list(items[0].outputs[0].token_ids)
+
+    want = asyncio.run(run())
+    got: list[Any] = []
+    threads = [threading.Thread(target=lambda: got.append(asyncio.run(run()))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == [want] * 3
+    assert len(engine._readers) <= 4
+
+
+def test_shutdown_ends_what_runs(tiny_llama: Any) -> None:
+    engine = AsyncEngine(tiny_llama, skip_tokenizer_init=True)
+
+    async def run() -> None:
+        stream = engine.submit([1, 2], SamplingParams(max_tokens=250))
+        waiting = asyncio.ensure_future(collect(engine.generate([1, 2], SamplingParams(max_tokens=250))))
+        await asyncio.sleep(0)
+        engine.shutdown()
+        with pytest.raises(EngineDeadError):
+            await waiting
+        with pytest.raises(EngineDeadError):
+            while True:
+                await stream.next()
+        with pytest.raises(EngineDeadError):
+            await anext(engine.generate([1], params()))
+
+    asyncio.run(run())
+
+
+def test_uvloop(engine: AsyncEngine) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def run() -> int:
+        return len(await collect(engine.generate("x", params())))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(run()) > 1
