@@ -1,0 +1,1 @@
+"""Servers and libraries measured side by side: each runs the same workloads in turn, in one run."""

@@ -1,0 +1,66 @@
+"""Child processes of the benchmark: started here, watched here, ended here by pid."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def free_port() -> int:
+    """A port that is free on the loopback interface now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process and its children in MB, file pages included; 0 when it is gone."""
+    total = 0.0
+    for p in [pid, *_children(pid)]:
+        try:
+            for line in Path(f"/proc/{p}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    total += int(line.split()[1]) / 1024
+        except OSError:
+            continue
+    return total
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        direct = [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [d for child in direct for d in (child, *_children(child))]
+
+
+async def spawn(
+    command: Sequence[str], log: Path, *, stdin: bool = False, env: Mapping[str, str] | None = None
+) -> asyncio.subprocess.Process:
+    """Starts ``command`` with its errors (and, without ``stdin``, its output) in ``log``."""
+    pipe = asyncio.subprocess.PIPE
+    with log.open("ab") as out:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=pipe if stdin else asyncio.subprocess.DEVNULL,
+            stdout=pipe if stdin else out,
+            stderr=out,
+            env={**os.environ, **(env or {})},
+            limit=1 << 26,
+        )
+
+
+async def end(process: asyncio.subprocess.Process, grace: float = 10.0) -> None:
+    """Asks the process to go, and after ``grace`` seconds makes it."""
+    if process.returncode is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        await asyncio.wait_for(process.wait(), grace)
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -1,0 +1,81 @@
+"""The table of a comparison, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import statistics
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from octavo_bench.peers.rounds import ROWS, Figures
+
+
+def machine() -> str:
+    """The processor and how many CPUs there are."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+        else:
+            name = platform.processor()
+        count = sum(line.startswith("processor") for line in Path("/proc/cpuinfo").read_text().splitlines())
+    except OSError:
+        return platform.processor()
+    return f"{name}, {count} CPUs"
+
+
+def _cell(value: float, digits: int = 0) -> str:
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def text_table(table: Sequence[Figures], ours: str) -> str:
+    """Markdown: a line per row, a column per peer, and our ratio to the best of the others."""
+    names = [f.peer for f in table]
+    lines = [
+        "| | " + " | ".join(names) + f" | {ours} / best peer |",
+        "| --- |" + " --- |" * (len(names) + 1),
+    ]
+    for row in ROWS:
+        own = next((f.median(row.key) for f in table if f.peer == ours), math.nan)
+        others = [f.median(row.key) for f in table if f.peer != ours and not math.isnan(f.median(row.key))]
+        ratio = own / max(others) if others else math.nan
+        cells = " | ".join(_cell(f.median(row.key)) for f in table)
+        lines.append(f"| {row.title} | {cells} | {_cell(ratio, 2)} |")
+    lines.append(_extra("TTFT of W1, ms", [1000 * _median(f.ttft) for f in table], 0))
+    lines.append(_extra("start to first token, s", [_median([s.seconds for s in f.started]) for f in table], 2))
+    lines.append(_extra("resident, MB", [_median(f.resident_mb) for f in table], 0))
+    return "\n".join(lines)
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else math.nan
+
+
+def _extra(title: str, values: Sequence[float], digits: int) -> str:
+    return f"| {title} | " + " | ".join(_cell(v, digits) for v in values) + " | |"
+
+
+def write_json(table: Sequence[Figures], path: Path, settings: dict[str, Any]) -> None:
+    """Every round's figure, with the settings of the run."""
+    document = {
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "settings": settings,
+        "peers": [
+            {
+                "name": f.peer,
+                "failure": f.failure,
+                "start_s": [s.seconds for s in f.started],
+                "ttft_s": f.ttft,
+                "resident_mb": f.resident_mb,
+                "rows": f.rows,
+            }
+            for f in table
+        ],
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
