@@ -50,7 +50,10 @@ def shared_prompt(shape: Shape, vocab: int, seed: int, suffix_seed: int) -> Load
     common = _ids(random.Random(f"w3-{seed}"), shape.shared_prompt, vocab)
     rng = random.Random(f"w3-{seed}-{suffix_seed}")
     return Load(
-        [_shot(common + _ids(rng, shape.shared_suffix, vocab), shape.shared_output) for _ in range(shape.batch)]
+        [
+            _shot(common + _ids(rng, shape.shared_suffix, vocab), shape.shared_output)
+            for _ in range(shape.batch)
+        ]
     )
 
 

@@ -4,6 +4,7 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/string.h>
 
+#include "backend/cpu/ceilings.h"
 #include "backend/cpu/pool.h"
 #include "base/errors.h"
 #include "base/format.h"
@@ -40,6 +41,22 @@ void bind_cpu_ops(nb::module_& m) {
       .def_prop_ro("threads", [](CpuOps& ops) { return ops.queue().threads(); })
       .def_prop_ro("isa", [](CpuOps& ops) { return ops.backend().caps().isa; })
       .def("parallel_for", &parallel_for, nb::arg("n"), nb::arg("body"));
+  m.def(
+      "measure_ceilings",
+      [](int threads, double seconds) {
+        Ceilings c;
+        {
+          nb::gil_scoped_release release;
+          c = measure_ceilings(threads, seconds);
+        }
+        nb::dict d;
+        d["fma_gflops"] = c.fma_gflops;
+        d["int8_gops"] = c.int8_gops;
+        d["int16_gops"] = c.int16_gops;
+        d["read_gbytes"] = c.read_gbytes;
+        return d;
+      },
+      nb::arg("threads") = 0, nb::arg("seconds") = 0.5, "What this machine can do at most, measured now.");
   m.def("allowed_cpus", &allowed_cpus, "CPUs this process may use: affinity mask and cgroup quota.");
 }
 

@@ -27,7 +27,12 @@ def request_body(shot: Shot, model: str) -> dict[str, Any]:
 
 
 async def send(
-    session: aiohttp.ClientSession, url: str, model: str, shot: Shot, record: Record, clock: Callable[[], float]
+    session: aiohttp.ClientSession,
+    url: str,
+    model: str,
+    shot: Shot,
+    record: Record,
+    clock: Callable[[], float],
 ) -> None:
     """Sends one shot and fills its record; every failure ends up in ``record.error``."""
     record.dispatched = clock()

@@ -30,7 +30,7 @@ def machine() -> str:
 
 
 def _cell(value: float, digits: int = 0) -> str:
-    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def text_table(table: Sequence[Figures], ours: str) -> str:
@@ -47,7 +47,9 @@ def text_table(table: Sequence[Figures], ours: str) -> str:
         cells = " | ".join(_cell(f.median(row.key)) for f in table)
         lines.append(f"| {row.title} | {cells} | {_cell(ratio, 2)} |")
     lines.append(_extra("TTFT of W1, ms", [1000 * _median(f.ttft) for f in table], 0))
-    lines.append(_extra("start to first token, s", [_median([s.seconds for s in f.started]) for f in table], 2))
+    lines.append(
+        _extra("start to first token, s", [_median([s.seconds for s in f.started]) for f in table], 2)
+    )
     lines.append(_extra("resident, MB", [_median(f.resident_mb) for f in table], 0))
     return "\n".join(lines)
 

@@ -91,7 +91,9 @@ async def measure(
                     figures.rows[key].append(value)
                     if key == "w1" and records[0].ttft is not None:
                         figures.ttft.append(records[0].ttft)
-                    say(f"round {round_number + 1}/{rounds}  {peer.name:28}  {rows[key].title:40} {value:9.1f}")
+                    say(
+                        f"round {round_number + 1}/{rounds}  {peer.name:28}  {rows[key].title:40} {value:9.1f}"
+                    )
                 figures.resident_mb.append(peer.resident_mb())
             except (RuntimeError, OSError, TimeoutError, ValueError) as e:
                 figures.failure = str(e)

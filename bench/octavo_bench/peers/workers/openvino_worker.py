@@ -37,7 +37,7 @@ def main() -> None:
         while pipe.has_non_finished_requests():
             pipe.step()
             now = time.perf_counter() - start
-            for handle, record in zip(handles, records):
+            for handle, record in zip(handles, records, strict=True):
                 while handle.can_read():
                     for output in handle.read().values():
                         record["tokens"] += len(output.generated_ids)

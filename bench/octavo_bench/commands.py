@@ -1,0 +1,29 @@
+"""``octavo bench``: the subcommand and what stands under it."""
+
+from __future__ import annotations
+
+import argparse
+
+from octavo.cli.command import Command
+from octavo_bench.kernels import command as kernels
+from octavo_bench.peers import command as peers
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
+    for name, module, text in (
+        ("kernels", kernels, "each kernel as a share of the machine's ceilings, measured in the same run"),
+        ("peers", peers, "Octavo and other servers on the same workloads, in turn"),
+    ):
+        sub = benches.add_parser(
+            name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        )
+        module.configure(sub)
+        sub.set_defaults(run_bench=module.run)
+
+
+def _run(flags: argparse.Namespace) -> int:
+    return int(flags.run_bench(flags))
+
+
+bench = Command("Measure kernels, and Octavo beside its peers.", _configure, _run)

@@ -1,0 +1,115 @@
+"""``octavo bench peers``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from octavo_bench.peers.base import Peer
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", required=True, help="what Octavo and llama.cpp serve: a GGUF file")
+    parser.add_argument("--threads", type=int, default=2, help="threads for every peer")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds; figures are medians over them")
+    parser.add_argument("--only", default="", help="rows to run: w1,w2,w3_cold,w3_warm,w4; empty: all")
+    parser.add_argument("--vocab", type=int, default=49152, help="prompt token ids are drawn below this")
+    parser.add_argument("--llama-server", metavar="PROGRAM", help="llama.cpp's llama-server")
+    parser.add_argument(
+        "--llama-model", metavar="FILE", action="append", default=[], help="more files for llama.cpp"
+    )
+    parser.add_argument("--openvino-python", metavar="PROGRAM", help="an interpreter with openvino_genai")
+    parser.add_argument("--openvino-model", metavar="PATH", help="its model; default: --model")
+    parser.add_argument("--transformers-python", metavar="PROGRAM", help="an interpreter with transformers")
+    parser.add_argument("--transformers-model", metavar="FOLDER", help="its model folder (float32)")
+    parser.add_argument("--vllm", metavar="PROGRAM", help="vLLM's command")
+    parser.add_argument("--vllm-model", metavar="FOLDER", help="its model folder")
+    parser.add_argument("--short", action="store_true", help="W2 of 8 x (64 + 32), W3 of 8, W4 of 2 x 1,024")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write every round's figures as JSON")
+
+
+def _peers(flags: argparse.Namespace, logs: Path) -> list[Peer]:
+    from octavo_bench.peers.http_peer import HttpPeer
+    from octavo_bench.peers.worker_peer import WorkerPeer
+
+    t = str(flags.threads)
+    octavo = [sys.executable, "-m", "octavo", "serve", flags.model, "--port", "{port}", "--threads", t]
+    peers: list[Peer] = [HttpPeer("octavo", octavo, logs / "octavo.log", "")]
+    if flags.llama_server:
+        for model in [flags.model, *flags.llama_model]:
+            command = [flags.llama_server, "-m", model, "--host", "127.0.0.1", "--port", "{port}", "-np", "32",
+                       "-c", "40960", "-t", t, "-tb", t, "-b", "2048", "-ub", "512", "--no-webui"]  # fmt: skip
+            peers.append(HttpPeer(f"llama.cpp {Path(model).stem}", command, logs / "llama.log", "any"))
+    if flags.openvino_python:
+        model = flags.openvino_model or flags.model
+        peers.append(
+            WorkerPeer(
+                "OpenVINO", flags.openvino_python, "openvino_worker.py", [model, t], logs / "openvino.log"
+            )
+        )
+    if flags.transformers_python:
+        arguments = [flags.transformers_model or flags.model, t]
+        script = "transformers_worker.py"
+        peers.append(
+            WorkerPeer("transformers", flags.transformers_python, script, arguments, logs / "tf.log")
+        )
+    if flags.vllm:
+        model = flags.vllm_model or flags.model
+        command = [
+            flags.vllm,
+            "serve",
+            model,
+            "--dtype",
+            "float32",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "{port}",
+        ]
+        peers.append(HttpPeer("vLLM", command, logs / "vllm.log", model))
+    return peers
+
+
+def run(flags: argparse.Namespace) -> int:
+    from octavo.errors import InvalidArgumentError
+    from octavo_bench.peers import report
+    from octavo_bench.peers.rounds import ROWS, measure
+    from octavo_bench.workloads import Shape
+
+    only = [name for name in flags.only.split(",") if name]
+    known = [row.key for row in ROWS]
+    for name in only:
+        if name not in known:
+            raise InvalidArgumentError(f"--only {name}: there are {', '.join(known)}", param="only")
+    shape = (
+        Shape(batch=8, prompt=64, output=32, shared_output=32, prefill_batch=2) if flags.short else Shape()
+    )
+    logs = Path(tempfile.mkdtemp(prefix="octavo-peers-"))
+    peers = []
+    for peer in _peers(flags, logs):
+        if why := peer.missing():
+            print(f"{peer.name} does not take part: {why}")
+        else:
+            peers.append(peer)
+    figures = asyncio.run(
+        measure(
+            peers,
+            rounds=flags.rounds,
+            shape=shape,
+            vocab=flags.vocab,
+            only=only,
+            say=functools.partial(print, flush=True),
+        )
+    )
+    print(f"\n{report.machine()}, {flags.threads} threads, medians of {flags.rounds}\n")
+    print(report.text_table(figures, "octavo"))
+    if flags.out:
+        settings = {k: str(v) for k, v in vars(flags).items()}
+        report.write_json(figures, flags.out, settings)
+    return 1 if any(f.failure for f in figures) else 0
