@@ -14,7 +14,7 @@ bool has_shape(const std::vector<int64_t>& shape, int n, int k) {
 }
 
 std::vector<int32_t> undo_interleave(const StoredTensor& t, int rows) {
-  if (rows % (2 * t.interleaved_heads) != 0) {
+  if (rows % (int64_t{2} * t.interleaved_heads) != 0) {
     throw Error(
         ErrorCode::kCorruptFile, t.info.name,
         cat(t.info.name, " has ", rows, " rows, not an even number for each of ", t.interleaved_heads, " heads"));

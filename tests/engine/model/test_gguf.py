@@ -117,6 +117,20 @@ def test_another_quantization_is_refused_by_tensor_and_type(tmp_path):
     assert e.value.code == "unsupported"
 
 
+@pytest.mark.parametrize("heads", [3, 2**31 - 1])
+def test_heads_that_do_not_fit_the_rows_of_q_are_refused(tmp_path, heads):
+    w = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
+    w.add_head_count(heads)
+    w.add_tensor("blk.0.attn_q.bias", np.zeros(8, np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    weights = _engine.WeightFiles.open_gguf(str(tmp_path / "x.gguf"))
+    with pytest.raises(ModelError, match=f"has 8 rows, not an even number for each of {heads} heads"):
+        weights.read_vector("model.layers.0.self_attn.q_proj.bias")
+
+
 # Hand-made headers: [tensors, pairs], then pairs and tensors as given.
 
 
