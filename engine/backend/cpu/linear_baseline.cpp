@@ -141,26 +141,39 @@ void dense_tile(const LinearTile& tile) {
   }
 }
 
+float largest_magnitude(const float* x) {
+  float max = 0.0f;
+  for (int j = 0; j < kGroup; ++j) {
+    const float magnitude = std::fabs(x[j]);
+    if (std::isnan(magnitude)) return magnitude;
+    if (magnitude > max) max = magnitude;
+  }
+  return max;
+}
+
+// x = scale * q for the values of a group, |q| <= limit; returns the scale.
 template <class Code>
-void quantize(const float* x, int k, QuantizedGroup<Code>* out, int slots) {
+float scale_group(const float* x, float limit, Code* q) {
+  const float max = largest_magnitude(x);
+  const bool zero = max < 1e-30f;  // its inverse would overflow
+  const float inverse = zero || !std::isfinite(max) ? 0.0f : limit / max;
+  for (int j = 0; j < kGroup; ++j) {
+    q[j] = static_cast<Code>(inverse == 0.0f ? 0 : std::lrintf(x[j] * inverse));
+  }
+  return zero ? 0.0f : max / limit;
+}
+
+void quantize8(const float* x, int k, QuantizedGroup8* out, int slots) {
   for (int i = 0; i < k; i += kGroup, x += kGroup, out += slots) {
-    float max = 0.0f;
-    for (int j = 0; j < kGroup; ++j) {
-      const float magnitude = std::fabs(x[j]);
-      if (!(magnitude <= max)) max = magnitude;  // a NaN is taken
-      if (std::isnan(magnitude)) break;
-    }
-    const bool zero = max < 1e-30f;  // its inverse would overflow
-    const float inverse = zero || !std::isfinite(max) ? 0.0f : 127.0f / max;
+    out->scale = scale_group(x, 127.0f, out->q);
     int sum = 0;
-    for (int j = 0; j < kGroup; ++j) {
-      const int q = inverse == 0.0f ? 0 : static_cast<int>(std::lrintf(x[j] * inverse));
-      out->q[j] = static_cast<Code>(q);
-      sum += q;
-    }
-    out->scale = zero ? 0.0f : max / 127.0f;
+    for (const int q : out->q) sum += q;
     out->sum = out->scale * static_cast<float>(sum);
   }
+}
+
+void quantize16(const float* x, int k, QuantizedGroup16* out, int slots) {
+  for (int i = 0; i < k; i += kGroup, x += kGroup, out += slots) out->scale = scale_group(x, 32767.0f, out->q);
 }
 
 }  // namespace
@@ -169,6 +182,6 @@ const DenseKernels kDenseBaseline{dense_tile<F32>, dense_tile<F16>, dense_tile<B
 const NibbleKernels kNibbleBaseline{nibble_tile<BlockQ4_0>, nibble_tile<BlockQ4_1>, nibble_tile<BlockQ5_0>,
                                     nibble_tile<BlockQ5_1>};
 const ByteKernels kByteBaseline{byte_tile};
-const QuantizeKernels kQuantizeBaseline{quantize<int8_t>, quantize<int16_t>};
+const QuantizeKernels kQuantizeBaseline{quantize8, quantize16};
 
 }  // namespace octavo

@@ -1,7 +1,6 @@
 #include "backend/cpu/quantized_tile_avx2.h"
 
-// 8-bit weights times activations widened to 16 bits: one madd per chunk. (sign + maddubs + madd takes more
-// instructions per product; both are exact, so the bits do not depend on the choice.)
+// 8-bit weights times 16-bit activations: one madd per chunk. (8-bit activations would take no fewer instructions.)
 namespace octavo {
 namespace {
 

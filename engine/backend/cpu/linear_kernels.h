@@ -6,16 +6,17 @@
 
 namespace octavo {
 
-// A group of 32 activations as integers: x = scale * q, symmetric, |q| <= 127. `sum` is scale * (sum of q).
-// A value that is not finite makes the scale so, hence the outputs.
-template <class Code>
-struct QuantizedGroup {
+// A group of 32 activations as integers: x = scale * q, symmetric. A value that is not finite makes the scale so, hence
+// the outputs.
+struct QuantizedGroup8 {  // |q| <= 127, for 4- and 5-bit weights
   float scale;
-  float sum;
-  Code q[cpu::kGroup];
+  float sum;  // scale * (sum of q)
+  int8_t q[cpu::kGroup];
 };
-using QuantizedGroup8 = QuantizedGroup<int8_t>;    // for 4- and 5-bit weights
-using QuantizedGroup16 = QuantizedGroup<int16_t>;  // the same values, for 8-bit weights
+struct QuantizedGroup16 {  // |q| <= 32767, for 8-bit weights: a sum over the group fits 32 bits
+  float scale;
+  int16_t q[cpu::kGroup];
+};
 
 // Quantized tokens lie in blocks [k / 32][slots], so that the tokens a kernel takes at once are one stream. Fewer
 // tokens than a block's slots make one block of just as many slots.

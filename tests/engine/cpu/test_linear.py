@@ -16,6 +16,8 @@ QUANTIZED = {
     "q5_1": gguf.GGMLQuantizationType.Q5_1,
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
 }
+# The largest code of an activation.
+CODE_LIMIT = dict.fromkeys(QUANTIZED, 127) | {"q8_0": 32767}
 DENSE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 FORMATS = [*DENSE, *QUANTIZED]
 ISAS = ["baseline", "avx2"]
@@ -52,10 +54,10 @@ def random_weight(rng: np.random.Generator, fmt: str, n: int, k: int):
     return (raw, fmt, []), gguf.quants.dequantize(raw, QUANTIZED[fmt])
 
 
-def quantized_activations(x: np.ndarray) -> np.ndarray:
-    """x after symmetric 8-bit quantization of every group of 32, in float64."""
+def quantized_activations(x: np.ndarray, limit: int) -> np.ndarray:
+    """x after symmetric quantization of every group of 32 to codes up to limit, in float64."""
     groups = x.astype(np.float64).reshape(x.shape[0], -1, 32)
-    scale = np.abs(groups).max(-1, keepdims=True) / 127
+    scale = np.abs(groups).max(-1, keepdims=True) / limit
     codes = np.rint(groups / np.where(scale == 0, 1, scale))
     return (codes * scale).reshape(x.shape)
 
@@ -121,10 +123,11 @@ def check_linear(ops, rng, fmt: str, weight, values: np.ndarray, m: int) -> None
         assert (np.abs(y - product(x, w)) <= rounding).all()
         return
     # Half a code for every activation is the most that quantization may cost ...
-    half_code = np.repeat(np.abs(x.reshape(m, -1, 32)).max(-1) / 254, 32, axis=1)
+    limit = CODE_LIMIT[fmt]
+    half_code = np.repeat(np.abs(x.reshape(m, -1, 32)).max(-1) / (2 * limit), 32, axis=1)
     assert (np.abs(y - product(x, w)) <= product(half_code, w.abs()) + rounding).all()
     # ... and all but the few that lie on the edge between two codes have the code of the reference.
-    assert np.median(np.abs(y - product(quantized_activations(x), w)) / rounding) <= 1
+    assert np.median(np.abs(y - product(quantized_activations(x, limit), w)) / rounding) <= 1
 
 
 @pytest.mark.parametrize("fmt", DENSE)
@@ -207,7 +210,7 @@ def test_prologues_equal_torch(ops, fmt: str, m: int) -> None:
     norm = torch.from_numpy(rng.normal(1, 0.2, k).astype(np.float32))
     x = torch.from_numpy(rng.normal(0, 2, (m, 2 * k)).astype(np.float32))
     matrix = torch.from_numpy(values).double().T
-    relative = 1e-5 if fmt in DENSE else 0.03
+    relative = {"q4_1": 0.03, "q8_0": 1e-4}.get(fmt, 1e-5)
     y = linear(ops, weight, x[:, :k].numpy(), prologue="rms_norm", norm_weight=norm.numpy(), eps=eps)
     normed = torch.nn.functional.rms_norm(x[:, :k].double(), (k,), norm.double(), eps)
     assert_close(y, (normed @ matrix).numpy(), relative)
