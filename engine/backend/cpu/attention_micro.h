@@ -153,21 +153,20 @@ OCTAVO_INLINE void weigh(const float* __restrict p, const PartitionView<T>& view
     for (int j = 0; j < NC; ++j) store(acc + i * ld + col + j * 8, sum[i][j]);
 }
 
-// A head whose v_dim is no multiple of 8: its last columns, one by one.
+// A head whose v_dim is no multiple of 8: its last columns, beside zeros. The rows of acc have room for them.
 template <class T, int NQ>
 OCTAVO_INLINE void weigh_tail(const float* p, const PartitionView<T>& view, int first, int last, int v_dim, int col,
                               float* acc, int ld, bool fresh) {
-  for (; col < v_dim; ++col) {
-    for (int i = 0; i < NQ; ++i) {
-      float sum = fresh ? 0.0f : acc[i * ld + col];
-      for (int key = first; key < last; ++key) {
-        T one[8] = {};
-        one[0] = view.v[key >> view.block_shift][static_cast<size_t>(key & (view.block_size - 1)) * v_dim + col];
-        sum = fma(p[i * kPartition + key], load(one)[0], sum);
-      }
-      acc[i * ld + col] = sum;
-    }
+  Vec sum[NQ];
+  for (int i = 0; i < NQ; ++i) sum[i] = fresh ? splat(0.0f) : load(acc + i * ld + col);
+  for (int key = first; key < last; ++key) {
+    const T* v = view.v[key >> view.block_shift] + static_cast<size_t>(key & (view.block_size - 1)) * v_dim;
+    T part[8] = {};
+    for (int j = 0; col + j < v_dim; ++j) part[j] = v[col + j];
+    const Vec value = load(part);
+    for (int i = 0; i < NQ; ++i) sum[i] = fma(splat(p[i * kPartition + key]), value, sum[i]);
   }
+  for (int i = 0; i < NQ; ++i) store(acc + i * ld + col, sum[i]);
 }
 
 template <class T, int NQ>
