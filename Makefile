@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 # Only the lock decides versions; the package itself is then installed without a look at any index.
 EDITABLE := $(PIP) install --quiet --no-build-isolation --no-deps --editable .
 
-.PHONY: help install install-test serve test test-fast test-sanitize lint format wheel clean
+.PHONY: help install install-test serve test test-fast test-sanitize lint format docs wheel clean
 
 help:  ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,9 @@ format: install-test  ## Rewrite files to the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	git ls-files '*.cpp' '*.h' | xargs $(BIN)/clang-format -i
+
+docs: install-test  ## Write the flag tables of docs/configuration.md anew
+	$(BIN)/python tests/project/flag_tables.py
 
 wheel: install-test  ## Build dist/*.whl and check it with auditwheel
 	rm -rf build/wheel && mkdir -p build/wheel dist

@@ -13,6 +13,9 @@ from test_layout import ROOT
 
 from octavo import _engine
 
+# Measures the machine itself: its loops carry a target attribute of their own and run where AVX2 was detected.
+DISPATCHES_ITSELF = {"ceilings.cpp.o"}
+
 
 def objects() -> list[tuple[Path, bool]]:
     """The object files behind the extension under test, and whether each was compiled for AVX2."""
@@ -44,7 +47,9 @@ def test_no_wide_vectors_outside_the_avx2_files() -> None:
     wrong = [
         path.name
         for path, avx2 in objects()
-        if not avx2 and re.search(r"%[yz]mm\d", tool("objdump", "-d", "--no-show-raw-insn", str(path)))
+        if not avx2
+        and path.name not in DISPATCHES_ITSELF
+        and re.search(r"%[yz]mm\d", tool("objdump", "-d", "--no-show-raw-insn", str(path)))
     ]
     assert not wrong
 
