@@ -86,11 +86,13 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         allow_control_tokens: bool = False,
+        add_special_tokens: bool = False,
         **kwargs: Any,
     ) -> list[int]:
-        """The chat as token ids; see ``render`` for the arguments. The template writes BOS itself, none is added.
+        """The chat as token ids; see ``render`` for the arguments. The template writes BOS itself.
 
         Args:
+            add_special_tokens: put the tokenizer's own special tokens around the chat, for templates without BOS.
             allow_control_tokens: let control tokens inside messages act as such. By default a message that holds
                 ``<|im_end|>`` gives the ids of those characters as plain text, in every role.
         """
@@ -99,9 +101,17 @@ class ChatTemplate:
         flags = {"add_prompt": add_generation_prompt, "continue_final": continue_final_message}
         if allow_control_tokens or not self._control.appear_in([prepared, tool_data, document_data]):
             text = self._render(prepared, tool_data, document_data, kwargs, **flags)
-            return self.tokenizer.encode(text, add_special_tokens=False)
-        fences, (prepared, tool_data, document_data) = self._control.fence(prepared, tool_data, document_data)
-        return self._control.encode(self._render(prepared, tool_data, document_data, kwargs, **flags), fences)
+            ids = self.tokenizer.encode(text, add_special_tokens=False)
+        else:
+            fences, (prepared, tool_data, document_data) = self._control.fence(
+                prepared, tool_data, document_data
+            )
+            text = self._render(prepared, tool_data, document_data, kwargs, **flags)
+            ids = self._control.encode(text, fences)
+        if not add_special_tokens:
+            return ids
+        before, after = self.tokenizer.special_affixes
+        return [*before, *ids, *after]
 
     @cached_property
     def _control(self) -> ControlTokens:

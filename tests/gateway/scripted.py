@@ -73,6 +73,7 @@ class ByteTokenizer:
         *,
         add_generation_prompt: bool,
         continue_final_message: bool,
+        add_special_tokens: bool,
         template_kwargs: Mapping[str, Any],
     ) -> list[int]:
         if template_kwargs.get("fail"):

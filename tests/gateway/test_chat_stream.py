@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from scripted import Delta, Script, ScriptedEngine, spoken
+from scripted import ByteTokenizer, Delta, Script, ScriptedEngine, spoken
 from serving import HELLO, MODEL, run, serving
 
 TEXT = 'Grüße, 世界 🌍!\nA "quoted" line\\ and \u2028 a separator.'
@@ -128,8 +128,9 @@ def test_logprobs_of_tokens_without_text_come_with_the_finish() -> None:
 
 def test_what_waits_together_makes_one_chunk() -> None:
     from octavo_gateway.api.chat_chunks import ChatChunks
+    from octavo_gateway.api.chat_form import ChatForm
 
-    chunks = ChatChunks("chatcmpl-1", 0, MODEL, "fp", None)
+    chunks = ChatChunks("chatcmpl-1", 0, MODEL, "fp", ChatForm(ByteTokenizer(), [1]))
     events = chunks.encode(
         [Delta(text="a"), Delta(text="b"), Delta(choice=1, text="c"), Delta(finish="stop")]
     )

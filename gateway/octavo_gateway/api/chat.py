@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from octavo_gateway.api.chat_chunks import ChatChunks, RenderLogprobs
+from octavo_gateway.api.chat_chunks import ChatChunks
+from octavo_gateway.api.chat_form import ChatForm
 from octavo_gateway.api.context import ApiContext
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.ids import new_id
-from octavo_gateway.api.logprobs import chat_logprobs
-from octavo_gateway.api.messages import plain_messages, text_bytes
+from octavo_gateway.api.messages import echoed_text, plain_messages, text_bytes
+from octavo_gateway.api.prompt_logprobs import checked_prompt_logprobs
 from octavo_gateway.api.sampling import make_params, sampling_values
 from octavo_gateway.api.sse import DONE, error_event
 from octavo_gateway.protocol.chat import (
@@ -24,19 +25,16 @@ from octavo_gateway.protocol.chat import (
     ChatLogprob,
     ChatLogprobs,
 )
-from octavo_gateway.protocol.errors import ApiError, invalid, unsupported
+from octavo_gateway.protocol.errors import ApiError, invalid
 
 
 class ChatAnswer:
     """A chat completion under way."""
 
-    def __init__(
-        self, context: ApiContext, generation: Generation, render: RenderLogprobs | None, include_usage: bool
-    ) -> None:
+    def __init__(self, context: ApiContext, generation: Generation, form: ChatForm) -> None:
         self._context = context
         self._generation = generation
-        self._render = render
-        self._include_usage = include_usage
+        self._form = form
         self._id = new_id("chatcmpl")
         self._created = int(time.time())
 
@@ -51,7 +49,7 @@ class ChatAnswer:
     async def events(self) -> AsyncIterator[bytes]:
         """Server-sent events up to and with [DONE]; a fault becomes an event too."""
         context = self._context
-        chunks = ChatChunks(self._id, self._created, context.model_name, context.fingerprint, self._render)
+        chunks = ChatChunks(self._id, self._created, context.model_name, context.fingerprint, self._form)
         try:
             async for deltas in self._generation.batches():
                 events = chunks.encode(deltas)
@@ -60,27 +58,33 @@ class ChatAnswer:
         except ApiError as e:
             yield error_event(e)
             return
-        usage = chunks.usage(self._generation.usage) if self._include_usage else b""
+        usage = chunks.usage(self._generation.usage) if self._form.include_usage else b""
         yield usage + DONE
 
     async def whole(self) -> bytes:
         """The whole answer as JSON."""
-        text: list[str] = []
+        form = self._form
+        text: list[str] = [form.echo]
+        token_ids: list[int] = []
         logprobs: list[ChatLogprob] = []
         finish, stop_reason = "error", None
+        scores = None
         async for deltas in self._generation.batches():
+            scores = form.prompt_logprobs(deltas) if scores is None else scores
             for delta in deltas:
                 text.append(delta.text)
-                if self._render is not None:
-                    logprobs += self._render(delta.logprobs or ())
+                logprobs += form.logprobs(delta)
+                if form.token_ids:
+                    token_ids += delta.token_ids
                 if delta.finish is not None:
                     finish, stop_reason = delta.finish, delta.stop_reason
         choice = ChatChoice(
             index=0,
             message=AssistantMessage(content="".join(text)),
-            logprobs=None if self._render is None else ChatLogprobs(content=logprobs),
+            logprobs=None if form.top_logprobs is None else ChatLogprobs(content=logprobs),
             finish_reason=finish,
             stop_reason=msgspec.UNSET if stop_reason is None else stop_reason,
+            token_ids=token_ids if form.token_ids else msgspec.UNSET,
         )
         return msgspec.json.encode(
             ChatCompletion(
@@ -90,6 +94,8 @@ class ChatAnswer:
                 choices=[choice],
                 usage=self._generation.usage,
                 system_fingerprint=self._context.fingerprint,
+                prompt_token_ids=list(form.prompt_ids) if form.token_ids else msgspec.UNSET,
+                prompt_logprobs=msgspec.UNSET if scores is None else scores,
             )
         )
 
@@ -113,23 +119,33 @@ class ChatService:
         values = sampling_values(request, context.defaults, context.settings)
         values["max_tokens"] = _max_tokens(request, context.defaults)
         values["logprobs"] = top_logprobs
+        values["prompt_logprobs"] = checked_prompt_logprobs(
+            request.prompt_logprobs, context.settings.max_logprobs
+        )
         params = make_params(values, renamed)
         ids = await self._encode(request)
         context.check_budget(len(ids), _asked_tokens(request), renamed["max_tokens"])
         generation = context.submit(
             ids, params, request, arrival=arrival, prompt_param="messages", renamed=renamed
         )
-        tokenizer = context.engine.tokenizer
-        render: RenderLogprobs | None = None
-        if top_logprobs is not None:
-            render = lambda positions: chat_logprobs(positions, top_logprobs, tokenizer)  # noqa: E731
-        return ChatAnswer(context, generation, render, request.include_usage)
+        form = ChatForm(
+            context.engine.tokenizer,
+            ids,
+            top_logprobs=top_logprobs,
+            prompt_top_logprobs=request.prompt_logprobs,
+            token_ids=bool(request.return_token_ids),
+            include_usage=request.include_usage,
+            echo=echoed_text(request.messages) if request.echo else "",
+        )
+        return ChatAnswer(context, generation, form)
 
     async def encode(self, request: ChatCompletionRequest) -> list[int]:
         """The prompt's ids, without a limit on their number."""
         if not request.messages:
             raise invalid("messages", "messages must not be empty.")
-        self._context.length.check_least(len(request.messages), "messages")
+        whole = request.truncate_prompt_tokens is None
+        if whole:
+            self._context.length.check_least(len(request.messages), "messages")
         goes_on = bool(request.continue_final_message)
         if goes_on and request.add_generation_prompt:
             raise invalid(
@@ -140,17 +156,17 @@ class ChatService:
             raise invalid(
                 "continue_final_message", "continue_final_message needs an assistant message at the end."
             )
-        if request.add_special_tokens:
-            raise unsupported("add_special_tokens", "the chat template writes the special tokens itself.")
         tokenizer = self._context.engine.tokenizer
         length = self._context.length
 
         def work() -> list[int]:
-            length.check_bytes(text_bytes(request.messages), "messages")
+            if whole:
+                length.check_bytes(text_bytes(request.messages), "messages")
             return tokenizer.encode_chat(
                 plain_messages(request.messages),
                 add_generation_prompt=request.add_generation_prompt is not False and not goes_on,
                 continue_final_message=goes_on,
+                add_special_tokens=bool(request.add_special_tokens),
                 template_kwargs=request.chat_template_kwargs or {},
             )
 

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from octavo_gateway.api.engine import Delta, PositionLogprobs
+from octavo_gateway.api.chat_form import ChatForm
+from octavo_gateway.api.engine import Delta
 from octavo_gateway.protocol.chat import ChatLogprob, ChatLogprobs
 from octavo_gateway.protocol.common import Usage
 
-RenderLogprobs = Callable[[Sequence[PositionLogprobs]], list[ChatLogprob]]
-
 _encode = msgspec.json.encode
+
+_NO_LOGPROBS = b'},"logprobs":null,"finish_reason":null}]}\n\n'
 
 
 class _Choice:
-    """The state of one choice: what its chunks begin with, and the logprobs that no chunk has carried yet."""
+    """The state of one choice: what its chunks begin with, and what no chunk has carried yet."""
 
     def __init__(self, head: bytes, index: int) -> None:
         self.head = head + b'"choices":[{"index":%d,"delta":' % index
         self.content = self.head + b'{"content":'
-        self.role = (
-            self.head + b'{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n'
-        )
-        self.started = False
         self.logprobs: list[ChatLogprob] = []
+        self.token_ids: list[int] = []
 
 
 class ChatChunks:
     """Encodes the deltas of one request as server-sent events."""
 
-    def __init__(
-        self, id: str, created: int, model: str, fingerprint: str, render: RenderLogprobs | None
-    ) -> None:
+    def __init__(self, id: str, created: int, model: str, fingerprint: str, form: ChatForm) -> None:
         head = {
             "id": id,
             "object": "chat.completion.chunk",
@@ -42,7 +38,8 @@ class ChatChunks:
             "system_fingerprint": fingerprint,
         }
         self._head = b"data: " + _encode(head)[:-1] + b","
-        self._render = render
+        self._form = form
+        self._text_only = form.top_logprobs is None and not form.token_ids
         self._choices: dict[int, _Choice] = {}
 
     def encode(self, deltas: Sequence[Delta]) -> bytes:
@@ -52,7 +49,7 @@ class ChatChunks:
         by_choice: dict[int, list[Delta]] = {}
         for delta in deltas:
             by_choice.setdefault(delta.choice, []).append(delta)
-        return b"".join(self._encode_choice(i, group) for i, group in by_choice.items())
+        return b"".join([self._encode_choice(i, group) for i, group in by_choice.items()])
 
     def usage(self, usage: Usage) -> bytes:
         """The last chunk, which has no choices."""
@@ -60,28 +57,54 @@ class ChatChunks:
 
     def _encode_choice(self, index: int, deltas: Sequence[Delta]) -> bytes:
         choice = self._choices.get(index)
+        events = b""
         if choice is None:
             choice = self._choices[index] = _Choice(self._head, index)
+            events = self._opening(choice, deltas)
         text = deltas[0].text if len(deltas) == 1 else "".join([d.text for d in deltas])
-        if self._render is not None:
+        finish = deltas[-1].finish
+        if self._text_only:
+            if text:
+                events += choice.content + _encode(text) + _NO_LOGPROBS
+        else:
             for delta in deltas:
-                choice.logprobs += self._render(delta.logprobs or ())
-        events = b"" if choice.started else choice.role
-        choice.started = True
-        if text:
-            events += choice.content + _encode(text) + b"}," + self._take_logprobs(choice)
-            events += b',"finish_reason":null}]}\n\n'
-        last = deltas[-1]
-        if last.finish is not None:
-            events += choice.head + b"{}," + self._take_logprobs(choice)
-            events += b',"finish_reason":' + _encode(last.finish)
-            if last.stop_reason is not None:
-                events += b',"stop_reason":' + _encode(last.stop_reason)
+                choice.logprobs += self._form.logprobs(delta)
+                if self._form.token_ids:
+                    choice.token_ids += delta.token_ids
+            if text:
+                events += choice.content + _encode(text) + b"}," + self._take(choice)
+                events += b',"finish_reason":null}]}\n\n'
+        if finish is not None:
+            events += choice.head + b"{}," + self._take(choice)
+            events += b',"finish_reason":' + _encode(finish)
+            stop_reason = deltas[-1].stop_reason
+            if stop_reason is not None:
+                events += b',"stop_reason":' + _encode(stop_reason)
             events += b"}]}\n\n"
         return events
 
-    def _take_logprobs(self, choice: _Choice) -> bytes:
-        if not choice.logprobs:
-            return b'"logprobs":null'
-        taken, choice.logprobs = choice.logprobs, []
-        return b'"logprobs":' + _encode(ChatLogprobs(content=taken))
+    def _opening(self, choice: _Choice, deltas: Sequence[Delta]) -> bytes:
+        """The chunk with the role; a request's first one carries what there is to say about the prompt."""
+        form = self._form
+        event = choice.head + b'{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]'
+        if len(self._choices) == 1:
+            if form.token_ids:
+                event += b',"prompt_token_ids":' + _encode(form.prompt_ids)
+            scores = form.prompt_logprobs(deltas)
+            if scores is not None:
+                event += b',"prompt_logprobs":' + _encode(scores)
+        event += b"}\n\n"
+        if form.echo:
+            event += choice.content + _encode(form.echo) + _NO_LOGPROBS
+        return event
+
+    def _take(self, choice: _Choice) -> bytes:
+        """The logprobs and ids that wait, which the next chunk carries."""
+        fields = b'"logprobs":null'
+        if choice.logprobs:
+            fields = b'"logprobs":' + _encode(ChatLogprobs(content=choice.logprobs))
+            choice.logprobs = []
+        if self._form.token_ids:
+            fields += b',"token_ids":' + _encode(choice.token_ids)
+            choice.token_ids = []
+        return fields

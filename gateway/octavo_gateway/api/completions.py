@@ -14,6 +14,7 @@ from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.ids import new_id
 from octavo_gateway.api.legacy_logprobs import LegacyWriter, join
 from octavo_gateway.api.merge import merged
+from octavo_gateway.api.prompt_logprobs import checked_prompt_logprobs, positions_of, prompt_logprobs
 from octavo_gateway.api.prompts import PlainPrompt, read_prompts
 from octavo_gateway.api.sampling import make_params, sampling_values
 from octavo_gateway.api.sse import DONE, error_event, event
@@ -37,6 +38,8 @@ class Form:
     top_logprobs: int | None
     prompt_only: bool  # max_tokens 0: the engine makes one token, nobody sees it
     include_usage: bool
+    token_ids: bool
+    prompt_top_logprobs: int | None
 
 
 class _Choice:
@@ -46,37 +49,55 @@ class _Choice:
         self.index = index
         self._prompt = prompt
         self._form = form
-        self._echo_due = form.echo
+        self._tokenizer = context.engine.tokenizer
+        self._started = False
+        self._token_ids: list[int] = []  # those that no piece has carried yet
         top = form.top_logprobs
-        self._writer = None if top is None else LegacyWriter(context.engine.tokenizer, top)
+        self._writer = None if top is None else LegacyWriter(self._tokenizer, top)
 
     def piece(self, deltas: Sequence[Delta]) -> CompletionChoice | None:
         """What `deltas` add, or None when that is nothing."""
         text: list[str] = []
         logprobs: list[LegacyLogprobs] = []
-        if self._echo_due:
-            self._echo_due = False
+        first, self._started = not self._started, True
+        if first and self._form.echo:
             text.append(self._prompt.text)
             if self._writer is not None:
-                positions = deltas[0].prompt_logprobs or [None] * len(self._prompt.ids)
+                positions = positions_of(deltas, len(self._prompt.ids))
                 logprobs.append(self._writer.prompt(self._prompt.ids, self._prompt.text, positions))
         finish, stop_reason = deltas[-1].finish, deltas[-1].stop_reason
         if not self._form.prompt_only:
             text += [d.text for d in deltas]
             if self._writer is not None:
                 logprobs += [self._writer.generated(d.logprobs or ()) for d in deltas]
+            if self._form.token_ids:
+                self._token_ids += [token for d in deltas for token in d.token_ids]
         elif finish is not None:
             finish, stop_reason = "length", None
         joined = join(logprobs) if self._writer is not None else None
-        if finish is None and not any(text) and not (joined and joined.tokens):
-            return None
-        return CompletionChoice(
+        piece = CompletionChoice(
             index=self.index,
             text="".join(text),
             logprobs=joined,
             finish_reason=finish,
             stop_reason=msgspec.UNSET if stop_reason is None else stop_reason,
         )
+        described = first and self._describe_prompt(piece, deltas)
+        if finish is None and not piece.text and not (joined and joined.tokens) and not described:
+            return None
+        if self._form.token_ids:
+            piece.token_ids, self._token_ids = self._token_ids, []
+        return piece
+
+    def _describe_prompt(self, piece: CompletionChoice, deltas: Sequence[Delta]) -> bool:
+        """Adds what was asked for about the prompt; False when that is nothing."""
+        form, ids = self._form, self._prompt.ids
+        if form.token_ids:
+            piece.prompt_token_ids = list(ids)
+        if form.prompt_top_logprobs is not None:
+            positions = positions_of(deltas, len(ids))
+            piece.prompt_logprobs = prompt_logprobs(positions, form.prompt_top_logprobs, self._tokenizer)
+        return form.token_ids or form.prompt_top_logprobs is not None
 
 
 class CompletionAnswer:
@@ -173,8 +194,8 @@ class CompletionService:
             asked = context.defaults.get("max_tokens", DEFAULT_MAX_TOKENS)
         values["max_tokens"] = 1 if form.prompt_only else asked
         values["logprobs"] = form.top_logprobs
-        if form.echo:
-            values["prompt_logprobs"] = form.top_logprobs
+        tops = (form.prompt_top_logprobs, form.top_logprobs if form.echo else None)
+        values["prompt_logprobs"] = max((top for top in tops if top is not None), default=None)
         params = make_params(values, {})
         prompts = await read_prompts(context, request)
         for prompt in prompts:
@@ -198,11 +219,11 @@ def _form(request: CompletionRequest, max_logprobs: int) -> Form:
     echo = bool(request.echo)
     if request.logprobs is not None and not 0 <= request.logprobs <= max_logprobs:
         raise invalid("logprobs", f"logprobs must be from 0 to {max_logprobs}, got {request.logprobs}.")
-    if echo and request.truncate_prompt_tokens is not None:
-        raise invalid("echo", "echo and truncate_prompt_tokens exclude each other.")
     return Form(
         echo=echo,
         top_logprobs=request.logprobs,
         prompt_only=echo and request.max_tokens == 0,
         include_usage=request.include_usage,
+        token_ids=bool(request.return_token_ids),
+        prompt_top_logprobs=checked_prompt_logprobs(request.prompt_logprobs, max_logprobs),
     )

@@ -59,11 +59,12 @@ class ApiContext:
         """`ids`, cut to truncate_prompt_tokens where that was asked for, within the window."""
         keep = request.truncate_prompt_tokens
         if keep is not None:
-            if keep < 1:
+            if keep < 1 and keep != -1:
                 raise invalid(
-                    "truncate_prompt_tokens", f"truncate_prompt_tokens must be at least 1, got {keep}."
+                    "truncate_prompt_tokens",
+                    f"truncate_prompt_tokens must be at least 1, or -1 for what the window takes, got {keep}.",
                 )
-            ids = ids[-keep:]
+            ids = ids[-(self.length.max_model_len - 1 if keep == -1 else keep) :]
         if not ids:
             raise invalid(param, f"{param} has no tokens; at least one is needed.")
         self.length.check_tokens(len(ids), param)
@@ -93,8 +94,11 @@ class ApiContext:
         from octavo.errors import OctavoError
 
         namespace = cache_namespace(request.cache_salt)
+        priority = request.priority or 0
+        if not -(2**31) <= priority < 2**31:
+            raise invalid("priority", f"priority must be from {-(2**31)} to {2**31 - 1}, got {priority}.")
         try:
-            stream = self.engine.submit(ids, params, namespace=namespace, priority=request.priority or 0)
+            stream = self.engine.submit(ids, params, namespace=namespace, priority=priority)
         except OctavoError as e:
             raise self._refusal(
                 e.code, e.param, str(e), getattr(e, "limit", 0), prompt_param, renamed

@@ -79,6 +79,7 @@ class Tokenizer(Protocol):
         *,
         add_generation_prompt: bool,
         continue_final_message: bool,
+        add_special_tokens: bool,
         template_kwargs: Mapping[str, Any],
     ) -> list[int]:
         """The ids of a conversation as the model's template renders it."""

@@ -35,6 +35,16 @@ def text_bytes(messages: Sequence[ChatMessage]) -> int:
     return total
 
 
+def echoed_text(messages: Sequence[ChatMessage]) -> str:
+    """What a request with `echo` gets before its answer: the last message, if the answer is by the same role."""
+    last = messages[-1]
+    if last.role != "assistant" or last.content is None:
+        return ""
+    if isinstance(last.content, str):
+        return last.content
+    return "\n".join(part.text for part in last.content if part.text is not None)
+
+
 def _without_nulls(message: ChatMessage) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(message)
     if message.content is None and message.refusal:

@@ -56,10 +56,14 @@ class _Reader:
     def _text(self, text: str, path: str) -> PlainPrompt:
         if not text:
             raise invalid(path, f"{path} must not be empty.")
-        self._context.length.check_bytes(len(text.encode()), path)
+        if self._request.truncate_prompt_tokens is None:
+            self._context.length.check_bytes(len(text.encode()), path)
         special = self._request.add_special_tokens is not False
         ids = self._tokenizer.encode(text, add_special_tokens=special)
-        return PlainPrompt(self._context.shorten_prompt(ids, self._request, path), text)
+        kept = self._context.shorten_prompt(ids, self._request, path)
+        if len(kept) < len(ids) and self._request.echo:
+            text = self._tokenizer.decode(kept)
+        return PlainPrompt(kept, text)
 
     def _ids(self, ids: list[int], path: str) -> PlainPrompt:
         ids = self._context.shorten_prompt(ids, self._request, path)

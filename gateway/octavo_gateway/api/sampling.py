@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("octavo.gateway.sampling")
 
 # How long the lists of a request may be: each costs time per token, and allowed_token_ids is a part of the vocabulary.
-_MAX_ITEMS = {"stop_token_ids": 1024, "bad_words": 1024, "logit_bias": 1024, "allowed_token_ids": 2**18}
+MAX_ITEMS = {"stop_token_ids": 1024, "bad_words": 1024, "logit_bias": 1024, "allowed_token_ids": 2**18}
 
 # Fields whose default may come from the command line or from the model.
 _DEFAULTABLE = (
@@ -112,7 +112,7 @@ def cache_namespace(salt: str | None) -> int:
 
 
 def _check_lists(request: GenerationFields) -> None:
-    for name, limit in _MAX_ITEMS.items():
+    for name, limit in MAX_ITEMS.items():
         items = getattr(request, name)
         if items is not None and len(items) > limit:
             raise invalid(name, f"{name}: {len(items)} items, at most {limit} are possible.")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from octavo_gateway.protocol.common import GenerationFields, Usage
+from octavo_gateway.protocol import fields
+from octavo_gateway.protocol.common import GenerationFields, PromptLogprobs, Usage
 from octavo_gateway.protocol.errors import unsupported
 
 
@@ -39,22 +40,22 @@ class ChatMessage(msgspec.Struct, kw_only=True):
 
 
 class ChatCompletionRequest(GenerationFields, kw_only=True):
-    messages: list[ChatMessage]
-    max_completion_tokens: int | None = None
+    messages: Annotated[list[ChatMessage], msgspec.Meta(extra_json_schema={"minItems": 1})]
+    max_completion_tokens: fields.MaxTokens | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: fields.Logprobs | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-    chat_template: str | None = None
+    chat_template: fields.NoTemplate = None
     chat_template_kwargs: dict[str, Any] | None = None
-    documents: Any = None
-    tools: list[Any] | None = None
-    tool_choice: Any = None
+    documents: fields.Nothing = None
+    tools: fields.NoTools | None = None
+    tool_choice: fields.NoToolChoice = None
     parallel_tool_calls: bool | None = None
-    reasoning_effort: str | None = None
-    modalities: list[str] | None = None
-    audio: Any = None
-    web_search_options: Any = None
+    reasoning_effort: fields.NoReasoning | None = None
+    modalities: fields.Modalities | None = None
+    audio: fields.Nothing = None
+    web_search_options: fields.Nothing = None
 
     def check_supported(self) -> None:
         super().check_supported()
@@ -74,8 +75,6 @@ class ChatCompletionRequest(GenerationFields, kw_only=True):
             raise unsupported(
                 "chat_template", "the template is set when the server starts (--chat-template)."
             )
-        if self.echo:
-            raise unsupported("echo", "is only supported by /v1/completions.")
 
 
 class TopLogprob(msgspec.Struct, kw_only=True):
@@ -108,6 +107,35 @@ class ChatChoice(msgspec.Struct, kw_only=True):
     logprobs: ChatLogprobs | None
     finish_reason: str
     stop_reason: int | str | msgspec.UnsetType = msgspec.UNSET
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ChatDelta(msgspec.Struct, kw_only=True):
+    role: str | msgspec.UnsetType = msgspec.UNSET
+    content: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ChatChunkChoice(msgspec.Struct, kw_only=True):
+    index: int
+    delta: ChatDelta
+    logprobs: ChatLogprobs | None
+    finish_reason: str | None
+    stop_reason: int | str | msgspec.UnsetType = msgspec.UNSET
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ChatCompletionChunk(msgspec.Struct, kw_only=True):
+    """What each event of a streamed answer holds. `ChatChunks` writes it piece by piece."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChatChunkChoice]
+    usage: Usage | msgspec.UnsetType = msgspec.UNSET
+    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatCompletion(msgspec.Struct, kw_only=True):
@@ -118,3 +146,5 @@ class ChatCompletion(msgspec.Struct, kw_only=True):
     choices: list[ChatChoice]
     usage: Usage
     system_fingerprint: str
+    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET

@@ -2,57 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from octavo_gateway.protocol import fields
 from octavo_gateway.protocol.errors import unsupported
 
 
 class StreamOptions(msgspec.Struct, kw_only=True):
     include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
+    continuous_usage_stats: fields.NotYet | None = None
 
 
 class GenerationFields(msgspec.Struct, kw_only=True):
     """What both generating routes take. None: not given, the defaults decide."""
 
     model: str | None = None
-    max_tokens: int | None = None
-    n: int | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
+    max_tokens: fields.MaxTokens | None = None
+    n: fields.Choices | None = None
+    seed: fields.Seed | None = None
+    stop: fields.Stop | None = None
+    temperature: fields.Temperature | None = None
+    top_p: fields.TopP | None = None
+    presence_penalty: fields.Penalty | None = None
+    frequency_penalty: fields.Penalty | None = None
+    logit_bias: fields.LogitBias | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     # vLLM's extras
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    stop_token_ids: list[int] | None = None
+    top_k: fields.TopK | None = None
+    min_p: fields.MinP | None = None
+    repetition_penalty: fields.RepetitionPenalty | None = None
+    stop_token_ids: fields.StopTokenIds | None = None
     include_stop_str_in_output: bool | None = None
     ignore_eos: bool | None = None
-    min_tokens: int | None = None
-    bad_words: list[str] | None = None
-    allowed_token_ids: list[int] | None = None
+    min_tokens: fields.MinTokens | None = None
+    bad_words: fields.BadWords | None = None
+    allowed_token_ids: fields.AllowedTokenIds | None = None
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
-    truncate_prompt_tokens: int | None = None
+    truncate_prompt_tokens: fields.TruncatePromptTokens | None = None
     add_special_tokens: bool | None = None
-    priority: int | None = None
-    cache_salt: str | None = None
-    # Known, and refused while nothing here serves them.
-    best_of: int | None = None
-    use_beam_search: bool | None = None
-    prompt_logprobs: int | None = None
+    priority: fields.Priority | None = None
+    cache_salt: fields.CacheSalt | None = None
+    prompt_logprobs: fields.Logprobs | None = None
     return_token_ids: bool | None = None
     echo: bool | None = None
-    response_format: Any = None
-    structured_outputs: Any = None
+    # Known, and refused while nothing here serves them.
+    best_of: fields.Choices | None = None
+    use_beam_search: fields.NotYet | None = None
+    response_format: fields.TextFormat = None
+    structured_outputs: fields.NoStructure = None
 
     @property
     def include_usage(self) -> bool:
@@ -67,14 +66,24 @@ class GenerationFields(msgspec.Struct, kw_only=True):
             raise unsupported("best_of", f"{self.best_of} was asked for, only 1 is possible.")
         if self.stream_options is not None and self.stream_options.continuous_usage_stats:
             raise unsupported("stream_options.continuous_usage_stats", "is not supported.")
-        for name in ("use_beam_search", "prompt_logprobs", "return_token_ids"):
-            value = getattr(self, name)
-            if value is not None and value is not False:
-                raise unsupported(name, "is not supported by this server.")
+        if self.use_beam_search:
+            raise unsupported("use_beam_search", "is not supported by this server.")
         if self.response_format not in (None, {"type": "text"}):
             raise unsupported("response_format", "only {'type': 'text'} is supported.")
         if self.structured_outputs not in (None, {}):
             raise unsupported("structured_outputs", "is not supported by this server.")
+
+
+class PromptLogprob(msgspec.Struct, kw_only=True):
+    """One candidate for a position of the prompt, under its token id."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+# Per position of the prompt; null for the first, which nothing predicts.
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
 
 
 class PromptTokensDetails(msgspec.Struct):

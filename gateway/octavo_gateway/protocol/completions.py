@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from octavo_gateway.protocol.common import GenerationFields, Usage
+from octavo_gateway.protocol import fields
+from octavo_gateway.protocol.common import GenerationFields, PromptLogprobs, Usage
 from octavo_gateway.protocol.errors import unsupported
 
 
 class CompletionRequest(GenerationFields, kw_only=True):
-    prompt: str | list[str | int | list[int]]
-    logprobs: int | None = None
-    suffix: str | None = None
-    prompt_embeds: Any = None
+    prompt: fields.Prompt
+    max_tokens: fields.MaxTokensOrZero | None = None
+    logprobs: fields.Logprobs | None = None
+    suffix: fields.NoSuffix | None = None
+    prompt_embeds: fields.Nothing = None
 
     def check_supported(self) -> None:
         super().check_supported()
@@ -39,6 +39,9 @@ class CompletionChoice(msgspec.Struct, kw_only=True):
     logprobs: LegacyLogprobs | None
     finish_reason: str | None
     stop_reason: int | str | msgspec.UnsetType = msgspec.UNSET
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
 
 
 class Completion(msgspec.Struct, kw_only=True):

@@ -32,6 +32,8 @@ def routes(handlers: Handlers) -> dict[str, dict[str, Handler]]:
         "/ready": {"GET": h.ready},
         "/version": {"GET": h.version},
         "/metrics": {"GET": h.metrics},
+        "/openapi.json": {"GET": h.openapi},
+        "/docs": {"GET": h.docs},
         "/v1/models": {"GET": h.list_models},
         "/v1/models/": {"GET": h.get_model},
         "/v1/chat/completions": {"POST": h.chat_completions},

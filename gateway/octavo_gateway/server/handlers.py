@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -75,6 +75,23 @@ class Handlers:
             context.model_name, context.engine.stats(), context.engine.model.engine_info, self._state.metrics
         )
         return web.Response(body=text, headers={"Content-Type": exposition.CONTENT_TYPE})
+
+    async def openapi(self, call: Call) -> web.StreamResponse:
+        return json_response(msgspec.json.encode(self._document()))
+
+    async def docs(self, call: Call) -> web.StreamResponse:
+        from octavo_gateway.openapi.page import page
+
+        headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return web.Response(text=page(self._document()), content_type="text/html", headers=headers)
+
+    def _document(self) -> dict[str, Any]:
+        from octavo_gateway.openapi.document import document
+
+        service = self._state.engine_service
+        if service is None:
+            raise unavailable("The model is being loaded.")
+        return document(service.context, keyed=bool(self._server.api_keys))
 
     async def list_models(self, call: Call) -> web.StreamResponse:
         return json_response(msgspec.json.encode(models.list_models(self._state.service().context)))

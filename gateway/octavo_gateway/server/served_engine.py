@@ -50,6 +50,7 @@ class ServedTokenizer:
         *,
         add_generation_prompt: bool,
         continue_final_message: bool,
+        add_special_tokens: bool,
         template_kwargs: Mapping[str, Any],
     ) -> list[int]:
         if self._template is None:
@@ -62,6 +63,7 @@ class ServedTokenizer:
                 messages,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
+                add_special_tokens=add_special_tokens,
                 **template_kwargs,
             )
         except TypeError as e:

@@ -79,6 +79,14 @@ class Tokenizer:
         ).ids
         return ids
 
+    @cached_property
+    def special_affixes(self) -> tuple[list[int], list[int]]:
+        """The ids that ``add_special_tokens`` puts before and after a text."""
+        plain = self.encode("a", add_special_tokens=False)
+        marked = self.encode("a")
+        start = next(i for i in range(len(marked)) if marked[i : i + len(plain)] == plain)
+        return marked[:start], marked[start + len(plain) :]
+
     def encode_batch(self, texts: Sequence[str], add_special_tokens: bool = True) -> list[list[int]]:
         """``encode`` of each text, on the library's own threads."""
         for text in texts:
