@@ -67,17 +67,26 @@ void bind_channel(nb::module_& m) {
       .def_ro("token_ids", &Delta::token_ids)
       .def_prop_ro("text", [](const Delta& d) { return nb::str(d.text.c_str(), d.text.size()); })
       .def_prop_ro("logprobs", &logprobs,
+                   nb::for_getter(nb::sig(
+                       "def logprobs(self, /) -> list[tuple[int, float, int, list[tuple[int, float, int]]]] | None")),
                    "Per token (token, logprob, rank, [(token, logprob, rank), ...]), or None when not asked for.")
-      .def_prop_ro("prompt_logprobs", &prompt_logprobs, "Once per request; None at position 0.")
-      .def_prop_ro("finish", [](const Delta& d) { return finish_name(d.finish); })
-      .def_prop_ro("stop_reason", &stop_reason, "The stop token id or stop string; None for the model's end token.")
+      .def_prop_ro("prompt_logprobs", &prompt_logprobs,
+                   nb::for_getter(nb::sig("def prompt_logprobs(self, /) -> list[tuple[int, float, int, list[tuple[int, "
+                                          "float, int]]] | None] | None")),
+                   "Once per request; None at position 0.")
+      .def_prop_ro(
+          "finish", [](const Delta& d) { return finish_name(d.finish); },
+          nb::for_getter(nb::sig("def finish(self, /) -> str | None")))
+      .def_prop_ro("stop_reason", &stop_reason, nb::for_getter(nb::sig("def stop_reason(self, /) -> int | str | None")),
+                   "The stop token id or stop string; None for the model's end token.")
       .def_ro("prompt_tokens", &Delta::prompt_tokens)
       .def_ro("cached_tokens", &Delta::cached_tokens, "Prompt tokens that came from the prefix cache.")
       .def_prop_ro("arrival", [](const Delta& d) { return d.times.arrival; })
       .def_prop_ro("scheduled", [](const Delta& d) { return d.times.scheduled; })
       .def_prop_ro("first_token", [](const Delta& d) { return d.times.first_token; })
       .def_prop_ro("last_token", [](const Delta& d) { return d.times.last_token; })
-      .def_prop_ro("error", &error, "(code, param, message) with finish 'error'.");
+      .def_prop_ro("error", &error, nb::for_getter(nb::sig("def error(self, /) -> tuple[str, str, str] | None")),
+                   "(code, param, message) with finish 'error'.");
 
   nb::class_<Channel>(m, "Channel", "Deltas of one consumer's requests. `fd` is readable while deltas wait.")
       .def_prop_ro("fd", &Channel::fd)

@@ -8,6 +8,8 @@
 
 #include "base/format.h"
 #include "bind.h"
+#include "kv_view.h"
+#include "weight_view.h"
 
 namespace octavo {
 
@@ -107,6 +109,16 @@ void finalize(PyObject* self) {
 
 PyType_Slot kEngineSlots[] = {{Py_tp_finalize, reinterpret_cast<void*>(finalize)}, {0, nullptr}};
 
+// Memory stands still only between pause() and resume().
+const Engine& paused_engine(nb::handle self) {
+  const auto& engine = nb::cast<const Engine&>(self);
+  if (!engine.paused()) {
+    throw Error(ErrorCode::kInvalidArgument, "paused",
+                "weights and cache can be viewed only while the engine is paused");
+  }
+  return engine;
+}
+
 // In a forked child the engine's threads do not exist: joining them, or destroying what they wait on, would hang.
 struct DeleteInOwnProcess {
   pid_t owner;
@@ -147,8 +159,10 @@ void bind_engine(nb::module_& m) {
            nb::arg("namespace") = 0, nb::arg("priority") = 0,
            "Submits token ids and returns the request id. Raises RefusedError for what can never be served.")
       .def("cancel", &Engine::cancel, nb::arg("id"), release, "Aborts a request; unknown ids are ignored.")
-      .def("stats", &stats_dict, "Counters and gauges as of the last step.")
-      .def("info", &info_dict, "What was built: backend, sizes, limits.")
+      .def("stats", &stats_dict, nb::sig("def stats(self) -> dict[str, typing.Any]"),
+           "Counters and gauges as of the last step.")
+      .def("info", &info_dict, nb::sig("def info(self) -> dict[str, typing.Any]"),
+           "What was built: backend, sizes, limits.")
       .def("audit", &Engine::audit, release, "Checks that every block is accounted for; raises when not.")
       .def("inject_fault", &inject_fault, nb::arg("kind"), nb::kw_only(), nb::arg("token") = -1, nb::arg("times") = 1,
            nb::arg("seconds") = 0.0,
@@ -156,6 +170,20 @@ void bind_engine(nb::module_& m) {
       .def("pause", &Engine::pause, release, "Returns when the step under way has ended; no step runs until resume().")
       .def("resume", &Engine::resume, release)
       .def_prop_ro("paused", &Engine::paused)
+      .def(
+          "weight_view",
+          [](nb::handle self, const std::string& name) {
+            return weight_view(paused_engine(self).host().decoder(), name, self);
+          },
+          nb::arg("name"), nb::sig("def weight_view(self, name: str) -> typing.Any"),
+          "A weight where it lies in memory, read-only: a norm or bias [n], a dense matrix [panels, 2, 8, k]. While "
+          "paused.")
+      .def(
+          "kv_view", [](nb::handle self, int layer) { return kv_view(paused_engine(self), layer, self); },
+          nb::arg("layer"), nb::sig("def kv_view(self, layer: int) -> tuple[typing.Any, typing.Any]"),
+          "(K, V) of one layer, read-only: K [blocks, kv_heads, head_dim, slots], V [blocks, kv_heads, slots, "
+          "head_dim]. "
+          "While paused.")
       .def("shutdown", &Engine::shutdown, release, "Aborts what is under way and joins the engine thread.");
 }
 

@@ -7,7 +7,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octavo import _engine
 from octavo.engine_args import EngineArgs
@@ -20,6 +20,9 @@ from octavo.progress import Progress
 from octavo.prompts import Prompt, is_single, prepare
 from octavo.sampling_params import SamplingParams
 from octavo.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import torch
 
 # The engine is waited for in slices, so that a signal (Ctrl-C) is noticed between them.
 _WAIT_MS = 100
@@ -156,6 +159,33 @@ class LLM:
         finally:
             self.resume()
 
+    def weight_view(self, name: str) -> torch.Tensor:
+        """A weight as a torch tensor where it lies in memory: read it, never write it. Only while paused.
+
+        Args:
+            name: Hugging Face's name, ``"model.layers.0.input_layernorm.weight"``.
+
+        Returns:
+            A norm or bias ``[n]`` in float32; a dense matrix ``[panels, 2, 8, k]``, its rows in panels of 16 (
+            ``view.flatten(0, 2)[:n]`` copies it to ``[n, k]``). A view keeps the engine's memory alive; after
+            ``resume`` what it shows may change at any time.
+
+        Raises:
+            ModelError: no such weight, or it is quantized and so has no view.
+        """
+        self.model.check_alive()
+        return _as_tensor(self.model.engine.weight_view(name))
+
+    def kv_view(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of one layer as torch tensors where they lie: read, never write. Only while paused.
+
+        Returns:
+            K ``[blocks, kv_heads, head_dim, block_size]`` and V ``[blocks, kv_heads, block_size, head_dim]``.
+        """
+        self.model.check_alive()
+        keys, values = self.model.engine.kv_view(layer)
+        return _as_tensor(keys), _as_tensor(values)
+
     def shutdown(self) -> None:
         """Stop the engine. More calls do nothing; any other use raises ``EngineDeadError``."""
         self.model.shutdown()
@@ -225,6 +255,12 @@ class LLM:
                 param="sampling_params",
             )
         return params
+
+
+def _as_tensor(view: Any) -> torch.Tensor:
+    from torch.utils.dlpack import from_dlpack
+
+    return from_dlpack(view)
 
 
 def _take_in(channel: _engine.Channel, running: dict[int, OutputBuilder]) -> list[OutputBuilder]:

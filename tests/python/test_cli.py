@@ -123,3 +123,93 @@ def test_sizes() -> None:
     for text in ("", "x", "-1", "1ib", "1e9", "1 Q"):
         with pytest.raises(argparse.ArgumentTypeError):
             memory_size(text)
+
+
+SMALL = ["--max-model-len", "256", "--kv-cache-memory", "32MiB"]
+
+
+def test_generate(smollm2: Path) -> None:
+    flags = [*SMALL, "--temperature", "0", "--max-tokens", "4"]
+    streamed = run("generate", "--prompt", "The capital of France is", *flags)
+    assert streamed.returncode == 0 and streamed.stdout.startswith(" Paris"), streamed.stderr
+    whole = run("generate", "--no-stream", *flags, stdin="The capital of France is")
+    assert whole.stdout == streamed.stdout
+    chat = run("generate", "--system", "You count.", "--prompt", "Count to three.", *flags, "--stop", " ")
+    assert chat.returncode == 0 and " " not in chat.stdout.rstrip("\n")
+
+
+def test_generate_refuses_with_one_line(smollm2: Path) -> None:
+    for arguments, says in (
+        (["--prompt", "a " * 400], "256"),
+        (["--prompt", "a", "--top-p", "2"], "top_p"),
+        ([], "empty"),
+    ):
+        done = run("generate", *SMALL, *arguments)
+        assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
+        assert done.stderr.startswith("octavo: error: ") and done.stderr.count("\n") == 1
+
+
+def test_chat_remembers_until_told_to_forget(smollm2: Path) -> None:
+    talk = "My name is Ada.\n\nWhat is my \\\nname?\n/help\n/clear\nSay hi.\n/exit\nnever read\n"
+    done = run(
+        "chat", *SMALL, "--temperature", "0", "--max-tokens", "12", "--system", "Be brief.", stdin=talk
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) >= 3
+    assert "Ada" in done.stdout
+    assert "/clear starts over" in done.stderr
+
+
+def test_a_chat_goes_on_after_a_message_that_is_too_long(smollm2: Path) -> None:
+    done = run("chat", *SMALL, "--max-tokens", "4", stdin="a " * 400 + "\nHi\n")
+    assert done.returncode == 0 and "(error: " in done.stderr and done.stdout.strip()
+
+
+def test_info(smollm2: Path) -> None:
+    import json
+
+    text = run("info", *SMALL).stdout
+    for part in (
+        "llama",
+        "q4_1 x 210",
+        "8,192 tokens",
+        "23,040 bytes",
+        "1,456 tokens fit",
+        "threads",
+        str(smollm2),
+    ):
+        assert part in text, text
+    facts = json.loads(run("info", "--json", "--no-load").stdout)
+    assert (
+        facts["architecture"] == "llama" and facts["kv_bytes_per_token"] == 23040 and "threads" not in facts
+    )
+
+
+def test_a_closed_pipe_is_not_an_error(smollm2: Path) -> None:
+    code = "import sys; from octavo.cli import main; sys.exit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "generate", "-p", "Count:", "--max-tokens", "200", *SMALL],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.wait(60) == 0, process.stderr.read()
+        assert process.stderr.read() == b""
+
+
+def test_an_interrupt_ends_a_command(smollm2: Path) -> None:
+    import signal
+
+    code = "import sys; from octavo.cli import main; sys.exit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "generate", "-p", "Count:", *SMALL],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) in (0, 130)
+        assert b"Traceback" not in process.stderr.read()

@@ -280,6 +280,52 @@ def test_no_step_runs_while_paused(llm: LLM) -> None:
     assert done[0][0].finished
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_weights_and_cache_as_torch_tensors(tiny_llama: Path, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file
+
+    tensors = load_file(tiny_llama / "model.safetensors")
+    with LLM(tiny_llama, skip_tokenizer_init=True, kv_cache_dtype=dtype, num_gpu_blocks_override=8) as llm:
+        with pytest.raises(InvalidArgumentError, match="paused"):
+            llm.kv_view(0)
+        llm.generate([list(range(1, 21))], SamplingParams(temperature=0, max_tokens=2), use_tqdm=False)
+        with llm.paused():
+            norm = llm.weight_view("model.layers.1.input_layernorm.weight")
+            assert torch.equal(norm, tensors["model.layers.1.input_layernorm.weight"])
+            down = llm.weight_view("model.layers.0.mlp.down_proj.weight")
+            assert torch.equal(down.flatten(0, 2)[:64], tensors["model.layers.0.mlp.down_proj.weight"])
+            assert (
+                down.data_ptr() == llm.weight_view("model.layers.0.mlp.down_proj.weight").data_ptr()
+            )  # no copy
+            keys, values = llm.kv_view(0)
+            assert keys.shape == (8, 2, 16, 16) and values.shape == (8, 2, 16, 16)
+            assert keys.dtype == {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+            # Layer 0's values of the first token: its normed embedding times the value projection.
+            x = tensors["model.embed_tokens.weight"][1]
+            x = x * torch.rsqrt(x.square().mean() + 1e-5) * tensors["model.layers.0.input_layernorm.weight"]
+            want = (tensors["model.layers.0.self_attn.v_proj.weight"] @ x).view(2, 16)
+            close = (
+                ((values[:, :, 0, :].float() - want).abs().amax(dim=(1, 2)) < 0.05)
+                .nonzero()
+                .flatten()
+                .tolist()
+            )
+            assert len(close) == 1  # one block begins with that token
+            with pytest.raises(InvalidArgumentError, match="layer must be from 0 to 1, got 2"):
+                llm.kv_view(2)
+            with pytest.raises(ModelError, match="no_such_weight"):
+                llm.weight_view("no_such_weight")
+    assert float(norm[0]) == float(
+        tensors["model.layers.1.input_layernorm.weight"][0]
+    )  # the view keeps its memory
+
+
+def test_quantized_weights_have_no_view(llm: LLM) -> None:
+    with llm.paused(), pytest.raises(ModelError, match="q4_1"):
+        llm.weight_view("model.layers.0.mlp.down_proj.weight")
+
+
 def test_use_after_shutdown(tiny_llama: Path) -> None:
     with LLM(tiny_llama, skip_tokenizer_init=True) as llm:
         assert len(llm.generate([[1, 2]], GREEDY, use_tqdm=False)[0].outputs[0].token_ids) == 8

@@ -47,9 +47,10 @@ def run(flags: argparse.Namespace) -> int:
             messages.append({"role": "user", "content": line})
             answer: list[str] = []
             try:
-                for piece in session.stream(template.encode(messages), params):
-                    answer.append(piece)
-                    print(piece, end="", flush=True)
+                with contextlib.closing(session.stream(template.encode(messages), params)) as pieces:
+                    for piece in pieces:
+                        answer.append(piece)
+                        print(piece, end="", flush=True)
             except KeyboardInterrupt:
                 _note("stopped", before="\n")
             except (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 
@@ -37,12 +38,12 @@ def run(flags: argparse.Namespace) -> int:
             prompt = session.model.chat_template.encode([*system, {"role": "user", "content": text}])
         else:
             prompt = session.encode(text)
-        pieces = session.stream(prompt, params)
-        if flags.no_stream:
-            print("".join(pieces))
-            return 0
-        for piece in pieces:
-            print(piece, end="", flush=True)
+        with contextlib.closing(session.stream(prompt, params)) as pieces:
+            if flags.no_stream:
+                print("".join(pieces))
+                return 0
+            for piece in pieces:
+                print(piece, end="", flush=True)
         print()
     return 0
 

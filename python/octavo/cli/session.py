@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from types import TracebackType
 
 from octavo.engine_args import EngineArgs
@@ -32,7 +32,7 @@ class Session:
         """Token ids of a prompt."""
         return self.model.prompt_ids(self.model.require_tokenizer("prompts as text").encode(text))
 
-    def stream(self, ids: Sequence[int], params: SamplingParams) -> Iterator[str]:
+    def stream(self, ids: Sequence[int], params: SamplingParams) -> Generator[str, None, None]:
         """The answer, piece by piece. An interrupt ends the request and is raised again."""
         request = self.model.submit(ids, params, self._channel)
         self.finish, self.generated, self.cached = None, 0, 0
@@ -52,7 +52,7 @@ class Session:
             self._end(request)
 
     def _end(self, request: int) -> None:
-        if self.finish is not None:
+        if self.finish is not None or not self.model.is_alive:
             return
         self.model.engine.cancel(request)
         while self.finish is None and self.model.is_alive:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from octavo import _engine
 from octavo.errors import ModelError
@@ -112,7 +112,7 @@ def _record(path: Path, name: str, value: Any) -> Record:
     return name, dtype, shape, offsets[0], offsets[1]
 
 
-def _are_sizes(values: Any) -> bool:
+def _are_sizes(values: Any) -> TypeGuard[list[int]]:
     return isinstance(values, list) and all(type(v) is int and 0 <= v < 2**63 for v in values)
 
 
