@@ -39,8 +39,9 @@ def _peers(flags: argparse.Namespace, logs: Path) -> list[Peer]:
     from octavo_bench.peers.worker_peer import WorkerPeer
 
     t = str(flags.threads)
-    octavo = [sys.executable, "-m", "octavo", "serve", flags.model, "--port", "{port}", "--threads", t]
-    peers: list[Peer] = [HttpPeer("octavo", octavo, logs / "octavo.log", "")]
+    octavo = [sys.executable, "-m", "octavo", "serve", flags.model, "--port", "{port}", "--threads", t,
+              "--served-model-name", "octavo"]  # fmt: skip
+    peers: list[Peer] = [HttpPeer("octavo", octavo, logs / "octavo.log", "octavo")]
     if flags.llama_server:
         for model in [flags.model, *flags.llama_model]:
             command = [flags.llama_server, "-m", model, "--host", "127.0.0.1", "--port", "{port}", "-np", "32",

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
-
 from octavo_bench.client import Load, Record, Shot, run_load
 from octavo_bench.peers.base import Started
 from octavo_bench.peers.process import end, free_port, resident_mb, spawn
@@ -51,6 +49,8 @@ class HttpPeer:
             (record,) = await run_load(self._url, self.model, shot, timeout=START_LIMIT)
             if record.ok:
                 return
+            if record.error and record.error.startswith("HTTP 4"):
+                raise RuntimeError(f"{self.name} refused a request: {record.error}")
             await asyncio.sleep(0.01)
         raise RuntimeError(f"{self.name} gave no token within {START_LIMIT:.0f} s, see {self.log}")
 
@@ -64,10 +64,3 @@ class HttpPeer:
         if self._process:
             await end(self._process)
             self._process = None
-
-
-async def served_model(url: str) -> str:
-    """The first model a server offers."""
-    async with aiohttp.ClientSession() as session, session.get(url.rstrip("/") + "/models") as response:
-        listing = await response.json()
-    return str(listing["data"][0]["id"])
