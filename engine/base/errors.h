@@ -8,12 +8,12 @@ namespace octavo {
 
 // What kind of thing went wrong. One mapping to Python exceptions lives in bind/, one to HTTP in the gateway.
 enum class ErrorCode {
-  kInvalidArgument,   // a parameter is out of range or malformed
-  kContextLength,     // prompt (+ requested output) exceeds the model's window
-  kCapacity,          // could never fit in the KV pool
-  kOverloaded,        // queue limits
-  kNotFound,          // file, tensor, request
-  kUnsupported,       // architecture, format or feature that is not there
+  kInvalidArgument,  // a parameter is out of range or malformed
+  kContextLength,    // prompt (+ requested output) exceeds the model's window
+  kCapacity,         // could never fit in the KV pool
+  kOverloaded,       // queue limits
+  kNotFound,         // file, tensor, request
+  kUnsupported,      // architecture, format or feature that is not there
   kCorruptFile,
   kOutOfMemory,
   kCancelled,

@@ -17,16 +17,16 @@ struct KvGroup {
   int v_dim = 0;
   DType dtype = DType::kF16;
   Retain retain = Retain::kFull;
-  int window = 0;           // kWindow: positions kept
-  size_t state_bytes = 0;   // kState: bytes per block
+  int window = 0;          // kWindow: positions kept
+  size_t state_bytes = 0;  // kState: bytes per block
 };
 
 // One layer's part of the pool. The layout inside a block is the backend's own; on the CPU
 // K is [kv_heads, k_dim, block_size] (one dimension of all slots is one vector) and V is [kv_heads, block_size, v_dim].
 struct KvLayer {
-  std::byte* k = nullptr;       // block b at k + b * k_stride
+  std::byte* k = nullptr;  // block b at k + b * k_stride
   std::byte* v = nullptr;
-  size_t k_stride = 0;          // bytes
+  size_t k_stride = 0;  // bytes
   size_t v_stride = 0;
   DType dtype = DType::kF16;
   int block_size = 16;

@@ -21,14 +21,14 @@ struct BlockCopy {
 // A run of consecutive tokens of one sequence. There are no prefill and decode kinds: a decode is a row of one token.
 struct PlanRow {
   SeqId seq = 0;
-  int32_t first_pos = 0;    // position of the first token
+  int32_t first_pos = 0;  // position of the first token
   int32_t n_tokens = 0;
-  int32_t token_offset = 0; // first token in StepPlan::tokens and in slots
+  int32_t token_offset = 0;  // first token in StepPlan::tokens and in slots
   // When from_row >= 0 the row's single token is not known yet: it is what sample `from_row` of step `from_step` draws.
   StepId from_step = 0;
   int32_t from_row = -1;
   LogitsWanted logits = LogitsWanted::kNone;
-  int32_t logits_first = 0; // kRange: logits for tokens [logits_first, n_tokens) of the row
+  int32_t logits_first = 0;  // kRange: logits for tokens [logits_first, n_tokens) of the row
   int32_t adapter = -1;
 };
 

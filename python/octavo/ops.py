@@ -23,7 +23,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -197,7 +197,7 @@ def copy_blocks(
         context: threads to use.
     """
     block_size = _shape(k_cache, "k_cache")[-1]
-    full = [tuple(copy) if len(copy) == 3 else (*copy, block_size) for copy in copies]
+    full = [(copy[0], copy[1], copy[2] if len(copy) == 3 else block_size) for copy in copies]
     with _kernels(context) as kernels:
         _engine.copy_blocks(kernels, k_cache, v_cache, full)
 
@@ -306,7 +306,7 @@ def pack_linear(weight: Tensor, format: str = "", *, context: Context | None = N
     dtypes = ["uint8"] if format else ["float32", "float16", "bfloat16"]
     _engine.check_tensor(weight, "weight", dtypes, 2)
     with _kernels(context) as kernels:
-        return _engine.pack(kernels, [(weight, format, [])])
+        return _engine.pack(kernels, [(cast("Any", weight), format, [])])
 
 
 def linear(
@@ -341,5 +341,6 @@ def linear(
     if _shape(out, "out") != shape:
         raise InvalidArgumentError(f"out has shape {_shape(out, 'out')}, must be {shape}", param="out")
     with _kernels(context) as kernels:
-        _engine.linear_into(kernels, packed, x.reshape(-1, x.shape[-1]), out.reshape(-1, packed.n), bias=bias)
+        rows, results = x.reshape(-1, x.shape[-1]), out.reshape(-1, packed.n)
+        _engine.linear_into(kernels, packed, cast("Any", rows), cast("Any", results), bias=cast("Any", bias))
     return out

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+
 from octavo_bench.client import Load, Shot, percentile, run_load, summarize
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

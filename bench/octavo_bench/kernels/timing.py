@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -36,7 +36,7 @@ class Figure:
         return self.rate / self.ceiling if self.ceiling else float("nan")
 
 
-def best_seconds(calls: list[Callable[[], object]], budget: float) -> float:
+def best_seconds(calls: Sequence[Callable[[], object]], budget: float) -> float:
     """The quickest of many calls, made in turn (so that they may use different memory) for ``budget`` seconds."""
     for call in calls[:2]:
         call()

@@ -95,7 +95,7 @@ def gguf_name(name: str) -> str:
 def save_gguf(
     model: LlamaForCausalLM, path, kind: gguf.GGMLQuantizationType, rope_factors=None
 ) -> LlamaForCausalLM:
-    """Writes a GGUF with matrices of ``kind`` (vectors stay f32); gives the model with the values that the file holds."""
+    """Writes a GGUF with matrices of ``kind`` (vectors stay f32); gives the model with the values of the file."""
     c = model.config
     w = gguf.GGUFWriter(path, "llama")
     w.add_block_count(c.num_hidden_layers)
