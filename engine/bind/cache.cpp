@@ -1,6 +1,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "base/errors.h"
@@ -132,14 +133,12 @@ void bind_cache(nb::module_& m) {
               throw Error(ErrorCode::kInvalidArgument, "index",
                           cat("entry ", i, " is not in the table of ", t.table.size()));
             }
-            BlockRef fresh;
-            if (t.table.shared(i)) {
-              fresh = t.cache->allocate(t.group);
-              if (!fresh)
-                throw Error(ErrorCode::kCapacity, "blocks", cat("all ", t.table.pool().size(), " blocks are live"));
-            }
-            const auto copy = t.table.make_writable(i, slots, std::move(fresh));
-            return copy ? nb::object(nb::make_tuple(copy->src, copy->dst, copy->slots)) : nb::object(nb::none());
+            if (!t.table.shared(i)) return nb::none();
+            BlockRef fresh = t.cache->allocate(t.group);
+            if (!fresh)
+              throw Error(ErrorCode::kCapacity, "blocks", cat("all ", t.table.pool().size(), " blocks are live"));
+            const CopyOnWrite copy = t.table.copy_on_write(i, slots, std::move(fresh));
+            return nb::make_tuple(copy.src, copy.dst, copy.slots);
           },
           nb::arg("index"), nb::arg("slots"), "None, or the (source, target, slots) that must be copied first.")
       .def("drop_front", [](Table& t) { t.table.drop_front(); })

@@ -60,13 +60,8 @@ void BlockTable::clear() {
   first_ = 0;
 }
 
-std::optional<CopyOnWrite> BlockTable::make_writable(int i, int slots, BlockRef fresh) {
-  if (!shared(i)) return std::nullopt;
-  CopyOnWrite copy;
-  copy.src = ids_[i];
-  copy.dst = fresh.id();
-  copy.slots = slots;
-  copy.source = pool_->pin(copy.src);
+CopyOnWrite BlockTable::copy_on_write(int i, int slots, BlockRef fresh) {
+  CopyOnWrite copy{ids_[i], fresh.id(), slots, pool_->pin(ids_[i])};
   replace(i, std::move(fresh));
   return copy;
 }

@@ -1,5 +1,4 @@
 #pragma once
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -45,9 +44,8 @@ class BlockTable {
   void clear();                             // last entry first, so that leaves age before their parents
 
   bool shared(int i) const { return pool_->shared(ids_[i]); }
-  // Makes entry i writable from slot `slots` on. When others share the block, `fresh` takes its place and the
-  // copy that must run before the write is returned.
-  std::optional<CopyOnWrite> make_writable(int i, int slots, BlockRef fresh);
+  // `fresh` takes the place of block i, whose first `slots` slots must be copied into it before it is written.
+  CopyOnWrite copy_on_write(int i, int slots, BlockRef fresh);
 
  private:
   BlockPool* pool_;

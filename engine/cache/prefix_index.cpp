@@ -120,6 +120,9 @@ void PrefixIndex::insert_tail(NodeId parent, uint64_t ns, std::span<const int32_
     grow_tail(tail, tokens);
     return;
   }
+  for (int g = 0; g < groups_; ++g) {
+    if (blocks[g] == kNoBlock || pools_[g]->node(blocks[g]) != kNoNode) return;  // a fork's sibling wrote more of it
+  }
   const NodeId rival = find_first(parent, ns, tokens[0]);
   if (rival != kNoNode && (full(rival) || nodes_[rival].count >= static_cast<int>(tokens.size()))) return;
   const NodeId n = create(parent, ns, tokens);
@@ -135,7 +138,8 @@ NodeId PrefixIndex::own_tail(NodeId parent, uint64_t ns, std::span<const int32_t
     const NodeId n = blocks[g] == kNoBlock ? kNoNode : pools_[g]->node(blocks[g]);
     if (n == kNoNode || full(n)) continue;
     const auto held = static_cast<size_t>(nodes_[n].count);
-    bool grows = (tail == kNoNode || tail == n) && held <= tokens.size() && same(n, parent, ns, tokens.first(held));
+    if (held > tokens.size()) continue;
+    bool grows = (tail == kNoNode || tail == n) && same(n, parent, ns, tokens.first(held));
     for (int k = 0; k < groups_; ++k) grows &= block(n, k) == blocks[k];
     if (grows) {
       tail = n;

@@ -9,12 +9,15 @@ namespace octavo {
 // Branches of one request are recomputed up to their last token but one: the last runs for all of them in one step.
 static int32_t last_start(const Sequence& seq) { return seq.length() - (seq.group->branches.size() > 1 ? 2 : 1); }
 
+// Some rows of the prompt are still to be scored: they are computed although their blocks are there.
+static bool wants_prompt_logits(const SequenceGroup& g) { return g.prompt_logits && g.logits_done < g.prompt_size; }
+
 // How much of the sequence may come from others. A window group holds what the next position needs and nothing
 // before it, so there a sequence cannot start before the end of what it takes over.
 int32_t Scheduler::Impl::takeover_limit(const Sequence& seq) const {
   if (!windowed) return seq.length();
   const SequenceGroup& g = *seq.group;
-  return g.prompt_logits && g.logits_done < g.prompt_size ? 0 : last_start(seq);
+  return wants_prompt_logits(g) ? 0 : last_start(seq);
 }
 
 void Scheduler::Impl::find_prefix(const Sequence& seq) {
@@ -43,17 +46,10 @@ bool Scheduler::Impl::ready(const SequenceGroup& g, const Sequence& lead) const 
 // that are cached. False: it starts now, from `source` when that is not null.
 bool Scheduler::Impl::follow(SequenceGroup& g, const Sequence*& source) {
   const Sequence& seq = *g.branches[0];
-  if (!config.prefix_caching || (g.prompt_logits && g.logits_done < g.prompt_size)) return false;
+  if (!config.prefix_caching || wants_prompt_logits(g)) return false;
   const int32_t matched = match.tokens(config.block_size);
-  SequenceGroup* best = nullptr;
   int32_t common = matched;
-  for (SequenceGroup* r : running) {
-    const Sequence& lead = *r->branches[0];
-    if (r->ns != g.ns || r->evicting || !lead.started) continue;
-    if (static_cast<int32_t>(lead.tokens.size()) - lead.computed <= 1 || lead.tokens[0] != seq.tokens[0]) continue;
-    const auto parted = std::ranges::mismatch(seq.tokens, lead.tokens).in1 - seq.tokens.begin();
-    if (parted > common) best = r, common = static_cast<int32_t>(parted);
-  }
+  SequenceGroup* best = find_leader(g, common);
   const int32_t gain = common - matched;
   const bool worth = gain >= config.block_size || (2 * gain >= seq.length() - matched && 2 * gain >= config.block_size);
   if (best == nullptr || !worth) return false;
@@ -63,8 +59,26 @@ bool Scheduler::Impl::follow(SequenceGroup& g, const Sequence*& source) {
     return false;
   }
   g.leader = best->id;
-  if (g.priority < best->rank) set_rank(*best, g.priority);
+  lend_priority(g, *best);
   return true;
+}
+
+// The running request that is computing the longest prefix of `g`, if that is longer than `common`.
+SequenceGroup* Scheduler::Impl::find_leader(const SequenceGroup& g, int32_t& common) const {
+  const Sequence& seq = *g.branches[0];
+  SequenceGroup* best = nullptr;
+  for (SequenceGroup* r : running) {
+    const Sequence& lead = *r->branches[0];
+    if (r->ns != g.ns || r->evicting || !lead.started) continue;
+    if (static_cast<int32_t>(lead.tokens.size()) - lead.computed <= 1 || lead.tokens[0] != seq.tokens[0]) continue;
+    const auto equal = std::ranges::mismatch(seq.tokens, lead.tokens).in1 - seq.tokens.begin();
+    if (equal > common) best = r, common = static_cast<int32_t>(equal);
+  }
+  return best;
+}
+
+void Scheduler::Impl::lend_priority(const SequenceGroup& follower, SequenceGroup& leader) {
+  if (follower.priority < leader.rank) set_rank(leader, follower.priority);
 }
 
 // The edge found earlier still holds. O(1): a burst of followers is looked at in every step.
@@ -90,7 +104,7 @@ void Scheduler::Impl::start(StepSlot& slot, Sequence& seq, const Sequence* lead,
   int32_t filled = std::max(led, matched);
   const auto start_for = [&](int32_t have) {
     int32_t at = std::min(have, last_start(seq));
-    if (group.prompt_logits) at = std::min(at, group.logits_done);
+    if (wants_prompt_logits(group)) at = std::min(at, group.logits_done);
     return at;
   };
 

@@ -137,7 +137,7 @@ bool Scheduler::Impl::unblock() {
                 g->branches.size() == 1 ? " branch" : " branches", " and cannot go on: it alone holds ",
                 cache.pool(tight).num_live(), " of ", total, " KV blocks, and the pool holds ",
                 total * config.block_size, " tokens. Enlarge the pool or ask for fewer tokens."),
-            length + 1, total * config.block_size});
+            length, total * config.block_size});
   return true;
 }
 

@@ -8,14 +8,24 @@ namespace octavo {
 // Writing begins where the sequence's tables hold nothing yet; blocks that came filled from others are left alone.
 static int32_t first_write(const Sequence& seq) { return std::max(seq.planned, seq.filled); }
 
+// Not in place: others hold the block, or the index names it for more tokens than this sequence has in it (its parent
+// wrote on in a step that was in flight when they parted).
+bool Scheduler::Impl::must_copy(const Sequence& seq, int group, int32_t write) const {
+  const BlockTable& table = seq.tables[group];
+  const int32_t at = write / config.block_size;
+  if (at >= table.size()) return false;
+  const NodeId node = cache.pool(group).node(table[at]);
+  return table.shared(at) ||
+         (node != kNoNode && static_cast<int32_t>(cache.index().tokens(node).size()) > write % config.block_size);
+}
+
 int32_t Scheduler::Impl::fitting(const Sequence& seq, int32_t n) const {
   const int32_t write = first_write(seq);
   int64_t fits = n;
   for (int g = 0; g < cache.num_groups() && fits > 0; ++g) {
     const BlockTable& table = seq.tables[g];
     int64_t room = cache.available(g);
-    const int32_t at = write / config.block_size;
-    if (write < seq.planned + n && at < table.size() && table.shared(at) && --room < 0) {
+    if (write < seq.planned + n && must_copy(seq, g, write) && --room < 0) {
       fits = std::min<int64_t>(fits, std::max(0, write - seq.planned));
       continue;
     }
@@ -30,10 +40,10 @@ void Scheduler::Impl::reserve_blocks(StepSlot& slot, Sequence& seq, int32_t n) {
   for (int g = 0; g < cache.num_groups(); ++g) {
     BlockTable& table = seq.tables[g];
     const int32_t at = write / config.block_size;
-    if (write < end && at < table.size() && table.shared(at)) {
-      auto copy = table.make_writable(at, write % config.block_size, cache.allocate(g));
-      if (copy->slots > 0) slot.plan.copies.push_back({g, copy->src, copy->dst, copy->slots});
-      slot.changes.push_back({seq.id, g, at, std::move(copy->source)});
+    if (write < end && must_copy(seq, g, write)) {
+      CopyOnWrite copy = table.copy_on_write(at, write % config.block_size, cache.allocate(g));
+      if (copy.slots > 0) slot.plan.copies.push_back({g, copy.src, copy.dst, copy.slots});
+      slot.changes.push_back({seq.id, g, at, std::move(copy.source)});
     }
     while (table.size() < blocks_for(end)) {
       slot.changes.push_back({seq.id, g, table.size(), {}});

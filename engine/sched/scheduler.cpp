@@ -140,6 +140,10 @@ void Scheduler::Impl::add(RequestSpec spec) {
   }
   sequences.emplace(seq->id, seq.get());
   g->branches.push_back(std::move(seq));
+  // A step may be long in reaching the new request: who computes a block of it is told at once that it waits.
+  int32_t common = config.block_size - 1;
+  SequenceGroup* leader = config.prefix_caching ? find_leader(*g, common) : nullptr;
+  if (leader != nullptr && leader->branches[0]->computed < common) lend_priority(*g, *leader);
   waiting.insert(g.get());
   groups.emplace(spec.id, std::move(g));
 }

@@ -67,7 +67,9 @@ class Scheduler {
   std::optional<Refusal> check(const RequestSpec& spec) const;
 
   void add(RequestSpec spec);
-  void cancel(RequestId id);  // its blocks are free once no step in flight names them
+  // Its blocks are free once no step in flight names them. A step runs whole all the same: followers may read what
+  // the cancelled rows write.
+  void cancel(RequestId id);
   bool has_work() const;      // anything waiting, running or in flight
 
   // The next step, or null when nothing can be planned now. It changes no table: it holds a reservation. The plan

@@ -45,6 +45,7 @@ struct Scheduler::Impl {
   Room make_room(SequenceGroup& g, const Sequence& seq, int32_t n);
 
   // rows.cpp: what a row adds to the plan and how it is undone
+  bool must_copy(const Sequence& seq, int group, int32_t write) const;
   int32_t fitting(const Sequence& seq, int32_t n) const;  // tokens of n that the free blocks can take
   void plan_row(StepSlot& slot, Sequence& seq, int32_t n);
   void reserve_blocks(StepSlot& slot, Sequence& seq, int32_t n);
@@ -56,6 +57,8 @@ struct Scheduler::Impl {
   enum class Admit { kYes, kFollows, kNoRoom };
   Admit try_admit(StepSlot& slot, SequenceGroup& g);
   bool follow(SequenceGroup& g, const Sequence*& source);
+  SequenceGroup* find_leader(const SequenceGroup& g, int32_t& common) const;
+  void lend_priority(const SequenceGroup& follower, SequenceGroup& leader);
   bool still_follows(SequenceGroup& g, const Sequence*& source);
   bool ready(const SequenceGroup& g, const Sequence& lead) const;
   int32_t shareable(const Sequence& lead, int32_t common) const;

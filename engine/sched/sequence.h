@@ -73,7 +73,9 @@ struct SequenceGroup {
 
   // Seats it takes: branches to come count.
   int32_t width() const { return static_cast<int32_t>(forked ? branches.size() : seq_ids.size()); }
-  bool single() const { return width() == 1 && branches.size() == 1; }
+  // One branch for ever, unless someone forks it: its next row may be planned before its token is known. Branches of
+  // n > 1 and beams are sampled in one step, even when one alone is left.
+  bool single() const { return seq_ids.size() == 1 && branches.size() == 1; }
 };
 
 }  // namespace octavo

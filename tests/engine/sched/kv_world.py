@@ -7,11 +7,18 @@ that a row reads must hold exactly the prefix of the row's own sequence.
 
 from __future__ import annotations
 
+import zlib
+from array import array
 from dataclasses import dataclass, field
 
 from octavo._engine import Scheduler
 
 PARTITION = 128
+
+
+def draw(ns: int, tokens: list[int]) -> int:
+    """The model of the model: the next token depends on the whole prefix and on nothing else."""
+    return zlib.crc32(array("q", [ns, *tokens]).tobytes())
 
 
 @dataclass
@@ -47,6 +54,9 @@ class World:
         self.requests: dict[int, Request] = {}
         self.finished: dict[int, Request] = {}
         self.owner: dict[int, Request] = {}  # by live sequence
+        self.histories: dict[
+            int, tuple[int, list[int]]
+        ] = {}  # namespace and tokens of every sequence there was
         self.in_flight: list[dict] = []
         self.executed = 0  # of in_flight
         self.drawn: dict[int, list[int]] = {}  # tokens by step and sample
@@ -76,6 +86,7 @@ class World:
         request.branches[seqs[0]] = list(request.prompt)
         self.requests[request.id] = request
         self.owner[seqs[0]] = request
+        self.histories[seqs[0]] = ns, request.prompt
         return request.id
 
     def cancel(self, request_id: int) -> None:
@@ -152,24 +163,15 @@ class World:
             self.copied_slots += slots
         reads = []
         for row in plan["rows"]:
-            request = self.owner.get(row["seq"])
             first, n = row["first_pos"], row["n_tokens"]
-            if row["from_row"] >= 0:
-                tokens = [self.drawn[row["from_step"]][row["from_row"]]]
-            else:
-                tokens = row["tokens"]
-            if request is None:  # cancelled while in flight: its history is not known any more
-                reads.append(None)
-                for group in range(len(self.kv)):
-                    for slot in row["slots"][group]:
-                        if slot >= 0:
-                            self.kv[group][slot // size][slot % size] = ("cancelled", row["seq"])
-                continue
-            history = request.branches[row["seq"]]
+            tokens = (
+                [self.drawn[row["from_step"]][row["from_row"]]] if row["from_row"] >= 0 else row["tokens"]
+            )
+            ns, history = self.histories[row["seq"]]  # a step runs whole, whoever was cancelled meanwhile
             if first + n <= len(history):
                 assert history[first : first + n] == tokens, "the plan computes other tokens"
-            identity = self.chain(request.ns, history[:first] + tokens)
-            reads.append(identity)
+            identity = self.chain(ns, history[:first] + tokens)
+            reads.append((identity, draw(ns, history[:first] + tokens)))
             for group in range(len(self.kv)):
                 table = row["tables"][group]
                 assert len(table) == -(-(first + n) // size)
@@ -178,18 +180,16 @@ class World:
                         assert slot == table[p // size] * size + p % size
                         self.kv[group][slot // size][slot % size] = identity[p]
         draws = {}
-        for row, identity in zip(plan["rows"], reads, strict=True):
-            if identity is None:
-                continue
+        for row, (identity, drawn) in zip(plan["rows"], reads, strict=True):
             for group, window in enumerate(self.windows):
                 oldest = max(0, row["first_pos"] - window + 1) if window else 0
                 table = row["tables"][group]
                 for p in range(oldest, row["first_pos"] + row["n_tokens"]):
                     held = self.kv[group][table[p // size]][p % size]
                     assert held == identity[p], (row, group, p)
-            draws[row["seq"]] = (identity[-1] * 2654435761 >> 7) % self.vocab
+            draws[row["seq"]] = drawn
         self.drawn[plan["step"]] = [
-            (draws.get(plan["rows"][r]["seq"], 0) + (state - plan["rows"][r]["seq"])) % self.vocab
+            (draws[plan["rows"][r]["seq"]] + (state - plan["rows"][r]["seq"])) % self.vocab
             for r, _, state, _ in plan["samples"]
         ]
         self.executed += 1
@@ -262,6 +262,7 @@ class World:
             else:
                 request.branches[child] = tokens
                 self.owner[child] = request
+            self.histories[child] = request.ns, tokens
         if not request.branches:
             self.finished[request.id] = self.requests.pop(request.id)
         return outcomes
