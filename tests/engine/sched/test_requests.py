@@ -259,7 +259,7 @@ def test_a_fork_does_not_write_into_what_its_parent_wrote_on_meanwhile():
 
 def test_scored_requests_come_back_after_a_preemption_with_a_window():
     world = World(groups=[(12, 5)], block_size=4, max_tokens_per_step=16)
-    for i in range(6):
+    for i in range(8):
         world.add(random_prompt(3, seed=i), max_new=30, prompt_logits=True)
     world.run()
     assert world.scheduler.stats()["preemptions"] > 0
