@@ -36,6 +36,7 @@ size_t quantized_bytes(int m, int k) {
   const int slots = token_slots(m);
   return token_block_bytes<Group>(k, slots) * (ceil_div(m, slots));
 }
+size_t outliers_stride(int k) { return round_up(outliers_bytes(k)); }
 size_t scratch_stride() { return kTokens * kDenseTileRows * sizeof(float); }
 
 enum class Reads { kF32, kGroup8, kGroup16 };
@@ -55,6 +56,7 @@ struct Activations {
     std::byte* token(int t) const { return data + t / slots * stride + t % slots * slot_bytes; }
   };
   Form f32, group8, group16;
+  std::byte* outliers = nullptr;  // of group8
 
   const Form& of(WeightFormat format) const {
     switch (reads(format)) {
@@ -113,6 +115,7 @@ class Linear {
     };
     const size_t f32_at = take(copy_, m * f32_stride(k_));
     const size_t group8_at = take(group8, quantized_bytes<QuantizedGroup8>(p_.m, k_));
+    const size_t outliers_at = take(group8, m * outliers_stride(k_));
     const size_t group16_at = take(group16, quantized_bytes<QuantizedGroup16>(p_.m, k_));
     const size_t rows_at = take(!copy_ && p_.prologue != Prologue::kNone, threads * f32_stride(k_));
     const size_t scratch_at = take(dense, threads * scratch_stride());
@@ -122,7 +125,10 @@ class Linear {
     } else if (dense) {
       x_.f32 = {reinterpret_cast<std::byte*>(const_cast<float*>(p_.x)), p_.ldx * sizeof(float)};
     }
-    if (group8) x_.group8 = quantized_form<QuantizedGroup8>(base + group8_at);
+    if (group8) {
+      x_.group8 = quantized_form<QuantizedGroup8>(base + group8_at);
+      x_.outliers = base + outliers_at;
+    }
     if (group16) x_.group16 = quantized_form<QuantizedGroup16>(base + group16_at);
     rows_ = base + rows_at;
     scratch_ = base + scratch_at;
@@ -153,7 +159,8 @@ class Linear {
     }
     const auto& quantize = kernels_.linear.quantize;
     if (const auto& form = x_.group8; form.data) {
-      quantize.to8(x, k_, reinterpret_cast<QuantizedGroup8*>(form.token(row)), form.slots);
+      quantize.to8(x, k_, reinterpret_cast<QuantizedGroup8*>(form.token(row)), form.slots,
+                   reinterpret_cast<Outliers*>(x_.outliers + row * outliers_stride(k_)));
     }
     if (const auto& form = x_.group16; form.data) {
       quantize.to16(x, k_, reinterpret_cast<QuantizedGroup16*>(form.token(row)), form.slots);
@@ -202,6 +209,8 @@ class Linear {
     tile.x = x.token(token);
     tile.slots = x.slots;
     tile.x_stride = x.stride;
+    tile.outliers = x_.outliers + token * outliers_stride(k_);
+    tile.outliers_stride = outliers_stride(k_);
     tile.m = std::min(c.tile_tokens, p_.m - token);
     tile.bias = p_.bias ? p_.bias + s.first_row + row : nullptr;
     tile.accumulate = p_.accumulate;
@@ -227,7 +236,7 @@ class Linear {
 size_t linear_workspace(const WorkspaceLimits& limits, int threads) {
   const size_t m = limits.max_tokens, t = threads;
   const int k = limits.max_k;
-  return m * f32_stride(k) + quantized_bytes<QuantizedGroup8>(limits.max_tokens, k) +
+  return m * f32_stride(k) + quantized_bytes<QuantizedGroup8>(limits.max_tokens, k) + m * outliers_stride(k) +
          quantized_bytes<QuantizedGroup16>(limits.max_tokens, k) + t * (f32_stride(k) + scratch_stride());
 }
 

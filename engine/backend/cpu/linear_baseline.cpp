@@ -44,6 +44,19 @@ struct TokenGroups {
 };
 
 template <class Block>
+void add_outliers(const LinearTile& tile, const Block* panel, int token, float* acc) {
+  const auto& list = *reinterpret_cast<const Outliers*>(tile.outliers + token * tile.outliers_stride);
+  for (const Outlier* x = list.entries; x != list.entries + list.count; ++x) {
+    const Block& w = panel[x->group];
+    uint8_t codes[32];
+    unpack_chunk(w, x->address / 16 + x->shift % 8 / 4, codes);
+    for (int r = 0; r < kGroupRows; ++r) {
+      acc[r] += f16_to_f32(w.scale[r]) * static_cast<float>(codes[4 * r + x->shift / 8]) * x->value;
+    }
+  }
+}
+
+template <class Block>
 void nibble_tile(const LinearTile& tile) {
   const int groups = tile.k / kGroup;
   const auto* w = reinterpret_cast<const Block*>(tile.weights);
@@ -72,6 +85,7 @@ void nibble_tile(const LinearTile& tile) {
           acc[r] += min * x[g].sum;
         }
       }
+      add_outliers(tile, w, token, acc);
       store_outputs(tile, token, row, kGroupRows, acc);
     }
   }
@@ -163,12 +177,24 @@ float scale_group(const float* x, float limit, Code* q) {
   return zero ? 0.0f : max / limit;
 }
 
-void quantize8(const float* x, int k, QuantizedGroup8* out, int slots) {
-  for (int i = 0; i < k; i += kGroup, x += kGroup, out += slots) {
-    out->scale = scale_group(x, 127.0f, out->q);
+void quantize8(const float* x, int k, QuantizedGroup8* out, int slots, Outliers* outliers) {
+  float total = 0.0f;
+  for (int i = 0; i < k; ++i) total += std::fabs(x[i]);
+  const float threshold = kOutlierFactor * (total / static_cast<float>(k));
+  outliers->count = 0;
+  for (int group = 0; group < k / kGroup; ++group, x += kGroup, out += slots) {
+    float rest[kGroup], taken = 0.0f;
+    for (int i = 0; i < kGroup; ++i) {
+      const bool above = std::fabs(x[i]) > threshold;
+      rest[i] = above ? 0.0f : x[i];
+      if (!above) continue;
+      taken += x[i];
+      outliers->entries[outliers->count++] = make_outlier(x[i], group * kGroup + i);
+    }
+    out->scale = scale_group(rest, 127.0f, out->q);
     int sum = 0;
     for (const int q : out->q) sum += q;
-    out->sum = out->scale * static_cast<float>(sum);
+    out->sum = out->scale * static_cast<float>(sum) + taken;
   }
 }
 

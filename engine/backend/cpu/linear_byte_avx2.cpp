@@ -43,6 +43,9 @@ struct Bytes {
       }
     }
   }
+
+  template <int P, int T>
+  static OCTAVO_INLINE void add_outliers(const LinearTile&, const Block*, int, __m256 (&)[P][T]) {}
 };
 
 }  // namespace

@@ -8,15 +8,36 @@ namespace octavo {
 
 // A group of 32 activations as integers: x = scale * q, symmetric. A value that is not finite makes the scale so, hence
 // the outputs.
-struct QuantizedGroup8 {  // |q| <= 127, for 4- and 5-bit weights
+struct QuantizedGroup8 {  // |q| <= 127, for 4- and 5-bit weights; outliers have q = 0
   float scale;
-  float sum;  // scale * (sum of q)
+  float sum;  // scale * (sum of q) + outliers
   int8_t q[cpu::kGroup];
 };
 struct QuantizedGroup16 {  // |q| <= 32767, for 8-bit weights: a sum over the group fits 32 bits
   float scale;
   int16_t q[cpu::kGroup];
 };
+
+// An activation far above its row's mean magnitude would cost its whole group precision, so it is multiplied in
+// float32, after the groups.
+struct Outlier {
+  float value;
+  uint32_t shift;    // of the code in its 32 bits
+  uint16_t group;    // k / 32
+  uint16_t address;  // of the codes in the group's block, in bytes from its first code
+};
+constexpr Outlier make_outlier(float value, int k) {
+  const int chunk = k % cpu::kGroup / 4;
+  return {value, static_cast<uint32_t>(k % 4 * 8 + chunk % 2 * 4), static_cast<uint16_t>(k / cpu::kGroup),
+          static_cast<uint16_t>(chunk / 2 * 32)};
+}
+struct Outliers {  // of one token, in the order of k
+  int64_t count;
+  Outlier entries[];  // room for max_outliers(k)
+};
+inline constexpr float kOutlierFactor = 6.0f;        // times the mean magnitude
+constexpr int max_outliers(int k) { return k / 4; }  // fewer than k / 6, rounding aside
+constexpr size_t outliers_bytes(int k) { return sizeof(Outliers) + max_outliers(k) * sizeof(Outlier); }
 
 // Quantized tokens lie in blocks [k / 32][slots], so that the tokens a kernel takes at once are one stream. Fewer
 // tokens than a block's slots make one block of just as many slots.
@@ -27,9 +48,11 @@ struct LinearTile {
   const std::byte* weights = nullptr;  // first panel
   int rows = 0;                        // rows to compute; the last panel may be cut
   int k = 0;
-  const std::byte* x = nullptr;  // f32 [m, k] (dense weights) or blocks of QuantizedGroup [k / 32][slots]
-  int slots = 0;                 // of a block: kTokenSlots, or m where the whole operation has fewer tokens
-  size_t x_stride = 0;           // bytes from row to row or from block to block
+  const std::byte* x = nullptr;         // f32 [m, k] (dense weights) or blocks of QuantizedGroup [k / 32][slots]
+  int slots = 0;                        // of a block: kTokenSlots, or m where the whole operation has fewer tokens
+  size_t x_stride = 0;                  // bytes from row to row or from block to block
+  const std::byte* outliers = nullptr;  // 8-bit activations: one Outliers per token
+  size_t outliers_stride = 0;           // bytes
   int m = 0;
   const float* bias = nullptr;  // [rows] or null
   bool accumulate = false;      // y += instead of y =
@@ -52,7 +75,7 @@ struct ByteKernels {
 };
 struct QuantizeKernels {
   // One token; its groups are `slots` apart.
-  void (*to8)(const float* x, int k, QuantizedGroup8* out, int slots);
+  void (*to8)(const float* x, int k, QuantizedGroup8* out, int slots, Outliers* outliers);
   void (*to16)(const float* x, int k, QuantizedGroup16* out, int slots);
 };
 

@@ -4,8 +4,8 @@
 namespace octavo {
 namespace {
 
-// Accumulates P panels for T tokens of a block of S slots. Format has Block, Group, add_group<P, T> and kAhead, the
-// distance in blocks at which memory is prefetched.
+// Accumulates P panels for T tokens of a block of S slots. Format has Block, Group, add_group<P, T>, add_outliers<P, T>
+// and kAhead, the distance in blocks at which memory is prefetched.
 template <class Format, int P, int T, int S>
 OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::Block* panel, const std::byte* x,
                                 int token, int row) {
@@ -34,6 +34,7 @@ OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::B
     }
     Format::template add_group<P, T>(w, groups + g * S, acc);
   }
+  Format::template add_outliers<P, T>(tile, panel, token, acc);
   OCTAVO_UNROLL
   for (int p = 0; p < P; ++p) {
     OCTAVO_UNROLL

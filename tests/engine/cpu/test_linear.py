@@ -16,8 +16,9 @@ QUANTIZED = {
     "q5_1": gguf.GGMLQuantizationType.Q5_1,
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
 }
-# The largest code of an activation.
+# The largest code of an activation, and the multiple of its row's mean magnitude above which it is an outlier.
 CODE_LIMIT = dict.fromkeys(QUANTIZED, 127) | {"q8_0": 32767}
+OUTLIER_FACTOR = dict.fromkeys(QUANTIZED, 6.0) | {"q8_0": np.inf}
 DENSE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 FORMATS = [*DENSE, *QUANTIZED]
 ISAS = ["baseline", "avx2"]
@@ -54,12 +55,29 @@ def random_weight(rng: np.random.Generator, fmt: str, n: int, k: int):
     return (raw, fmt, []), gguf.quants.dequantize(raw, QUANTIZED[fmt])
 
 
-def quantized_activations(x: np.ndarray, limit: int) -> np.ndarray:
-    """x after symmetric quantization of every group of 32 to codes up to limit, in float64."""
-    groups = x.astype(np.float64).reshape(x.shape[0], -1, 32)
-    scale = np.abs(groups).max(-1, keepdims=True) / limit
-    codes = np.rint(groups / np.where(scale == 0, 1, scale))
-    return (codes * scale).reshape(x.shape)
+def activations(rng: np.random.Generator, m: int, k: int) -> np.ndarray:
+    """Like those of real models: a few values are far larger than the others."""
+    x = rng.normal(0, 1, (m, k))
+    return np.where(rng.random((m, k)) < 0.01, 40 * x, x).astype(np.float32)
+
+
+def outliers(x: np.ndarray, fmt: str) -> np.ndarray:
+    """The activations that are multiplied in float32."""
+    magnitude = np.abs(x.astype(np.float64))
+    return magnitude > OUTLIER_FACTOR[fmt] * magnitude.mean(1, keepdims=True)
+
+
+def half_codes(x: np.ndarray, fmt: str) -> np.ndarray:
+    """For every activation, half the distance between two codes of its group."""
+    groups = np.where(outliers(x, fmt), 0, np.abs(x)).reshape(len(x), -1, 32)
+    return np.repeat(groups.max(-1) / (2 * CODE_LIMIT[fmt]), 32, axis=1)
+
+
+def quantized_activations(x: np.ndarray, fmt: str) -> np.ndarray:
+    """x after symmetric quantization of every group of 32 without its outliers, in float64."""
+    scale = 2.0 * half_codes(x, fmt)
+    codes = np.rint(x / np.where(scale == 0, 1, scale))
+    return np.where(outliers(x, fmt), x, codes * scale)
 
 
 def linear(ops, weight, x: np.ndarray, **options) -> np.ndarray:
@@ -111,7 +129,7 @@ def test_linear_equals_the_reference(ops, fmt: str, shape: tuple[int, int]) -> N
 
 
 def check_linear(ops, rng, fmt: str, weight, values: np.ndarray, m: int) -> None:
-    x = rng.normal(0, 1, (m, values.shape[1])).astype(np.float32)
+    x = activations(rng, m, values.shape[1])
     y = linear(ops, weight, x)
     w = torch.from_numpy(values).double().T
 
@@ -122,12 +140,39 @@ def check_linear(ops, rng, fmt: str, weight, values: np.ndarray, m: int) -> None
     if fmt in DENSE:
         assert (np.abs(y - product(x, w)) <= rounding).all()
         return
-    # Half a code for every activation is the most that quantization may cost ...
-    limit = CODE_LIMIT[fmt]
-    half_code = np.repeat(np.abs(x.reshape(m, -1, 32)).max(-1) / (2 * limit), 32, axis=1)
-    assert (np.abs(y - product(x, w)) <= product(half_code, w.abs()) + rounding).all()
+    # Half a code for every activation that is no outlier is the most that quantization may cost ...
+    half = np.where(outliers(x, fmt), 0, half_codes(x, fmt))
+    assert (np.abs(y - product(x, w)) <= product(half, w.abs()) + rounding).all()
     # ... and all but the few that lie on the edge between two codes have the code of the reference.
-    assert np.median(np.abs(y - product(quantized_activations(x, limit), w)) / rounding) <= 1
+    assert np.median(np.abs(y - product(quantized_activations(x, fmt), w)) / rounding) <= 1
+
+
+@pytest.mark.parametrize("fmt", ["q4_0", "q4_1", "q5_0", "q5_1"])
+def test_an_outlier_costs_the_others_nothing(ops, fmt: str) -> None:
+    rng = np.random.default_rng(14)
+    part, values = random_weight(rng, fmt, 40, 192)
+    weight = _engine.pack(ops, [part])
+    x = rng.normal(0, 1, (1, 192)).astype(np.float32)
+    for place in range(192):
+        spiked = x.copy()
+        spiked[0, place] = 0
+        rest = linear(ops, weight, spiked)
+        spiked[0, place] = 1000
+        expected = rest + 1000.0 * values[:, place].astype(np.float64)
+        y = linear(ops, weight, spiked)
+        assert_close(y, expected, 1e-6)
+
+
+@pytest.mark.parametrize("fmt", ["q4_1", "q5_0"])
+def test_as_many_outliers_as_there_can_be(ops, fmt: str) -> None:
+    part, values = random_weight(np.random.default_rng(15), fmt, 40, 192)
+    x = np.zeros((5, 192), np.float32)
+    for row, count in enumerate([1, 2, 31, 32, 33]):  # 32 of 192 values are six times the mean, not above it
+        x[row, np.linspace(0, 191, count).astype(int)] = np.linspace(1, 1.01, count)
+    y = linear(ops, _engine.pack(ops, [part]), x)
+    expected = x.astype(np.float64) @ values.T.astype(np.float64)
+    assert_close(y[:3], expected[:3], 1e-6)
+    assert_close(y, expected, 0.01)
 
 
 @pytest.mark.parametrize("fmt", DENSE)
@@ -147,7 +192,7 @@ def test_the_same_bits_for_every_company_and_thread_count(isa: str, fmt: str, pr
     rng = np.random.default_rng(4)
     n, k = 200, 608
     part, _ = random_weight(rng, fmt, n, k)
-    x = rng.normal(0, 1, (131, 2 * k if prologue == "silu_mul" else k)).astype(np.float32)
+    x = activations(rng, 131, 2 * k if prologue == "silu_mul" else k)
     options = {"prologue": prologue, "norm_weight": rng.normal(1, 0.1, k).astype(np.float32)}
     one = make_ops(isa, 1)
     weight = _engine.pack(one, [part])
