@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 # Only the lock decides versions; the package itself is then installed without a look at any index.
 EDITABLE := $(PIP) install --quiet --no-build-isolation --no-deps --editable .
 
-.PHONY: help install install-test serve test test-fast test-sanitize lint format docs wheel clean
+.PHONY: help install install-test serve test test-fast judges test-sanitize lint format docs wheel clean
 
 help:  ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,13 @@ test: install-test  ## Run every test
 
 test-fast: install-test  ## Run the tests that take seconds
 	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+# What others wrote to try the server with: clients, checkers, load. Tests of tests/judges are skipped without them.
+judges: $(VENV)/made  ## Install the judges that tests/judges runs, into .judges
+	$(PYTHON) -m venv .judges/py
+	.judges/py/bin/python -m pip install --quiet --requirement tests/judges/requirements.lock
+	cp tests/judges/package.json tests/judges/package-lock.json .judges/
+	npm ci --silent --prefix .judges
 
 test-sanitize: install-test  ## Run every test with the engine under AddressSanitizer and UBSan
 	tests/sanitize.sh $(ARGS)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "reference"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,3 +30,21 @@ def smollm2() -> Path:
     from octavo.models import hub
 
     return hub.resolve("smollm2")
+
+
+@pytest.fixture(scope="session")
+def float32_folder(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The default model's values in float32, as a folder that transformers reads."""
+    import export
+
+    folder = tmp_path_factory.mktemp("models") / "float32"
+    export.export(smollm2, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of a few thousand random weights with the default model's tokenizer."""
+    import tiny_model
+
+    return tiny_model.make(smollm2, tmp_path_factory.mktemp("models") / "tiny")

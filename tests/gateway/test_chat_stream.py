@@ -74,6 +74,25 @@ def test_usage_only_where_asked_for(options: dict | None, expected: bool) -> Non
     run(scenario())
 
 
+@pytest.mark.parametrize("route", ["chat", "completions"])
+def test_running_usage_in_every_chunk(route: str) -> None:
+    async def scenario() -> None:
+        body = HELLO if route == "chat" else {"prompt": "Hi"}
+        path = "/v1/chat/completions" if route == "chat" else "/v1/completions"
+        options = {"include_usage": True, "continuous_usage_stats": True}
+        async with serving(talking("abc", cached_tokens=16, step_seconds=0.02)) as client:
+            _, _, text = await client.post(path, {**body, "stream": True, "stream_options": options})
+            chunks = [json.loads(e.removeprefix("data: ")) for e in text.split("\n\n")[:-2]]
+            told = [c["usage"]["completion_tokens"] for c in chunks]
+            assert told == sorted(told) and told[-1] == 3 and len(set(told)) == 3
+            assert {c["usage"]["prompt_tokens_details"]["cached_tokens"] for c in chunks} == {16}
+            quiet = {"continuous_usage_stats": True}
+            _, _, text = await client.post(path, {**body, "stream": True, "stream_options": quiet})
+            assert "usage" not in text
+
+    run(scenario())
+
+
 def test_cached_tokens_is_always_an_integer() -> None:
     """Behaviour 100."""
 

@@ -154,6 +154,7 @@ def test_what_is_not_there_yet_is_refused_by_name(fields: dict[str, Any], param:
         {"top_p": 0, "temperature": 0},
         {"top_k": -1},
         {"top_k": 10**9},
+        {"max_tokens": 16.0, "top_k": 1e3, "stop_token_ids": [1.0]},
     ],
 )
 def test_a_value_that_asks_for_nothing_is_accepted(fields: dict[str, Any]) -> None:

@@ -52,14 +52,15 @@ class ChatAnswer:
         chunks = ChatChunks(self._id, self._created, context.model_name, context.fingerprint, self._form)
         try:
             async for deltas in self._generation.batches():
-                events = chunks.encode(deltas)
+                usage = self._generation.usage if self._form.running_usage else None
+                events = chunks.encode(deltas, usage)
                 if events:
                     yield events
         except ApiError as e:
             yield error_event(e)
             return
-        usage = chunks.usage(self._generation.usage) if self._form.include_usage else b""
-        yield usage + DONE
+        last = chunks.usage(self._generation.usage) if self._form.include_usage else b""
+        yield last + DONE
 
     async def whole(self) -> bytes:
         """The whole answer as JSON."""
@@ -135,6 +136,7 @@ class ChatService:
             prompt_top_logprobs=request.prompt_logprobs,
             token_ids=bool(request.return_token_ids),
             include_usage=request.include_usage,
+            running_usage=request.running_usage,
             echo=echoed_text(request.messages) if request.echo else "",
         )
         return ChatAnswer(context, generation, form)

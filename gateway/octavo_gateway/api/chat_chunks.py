@@ -13,7 +13,8 @@ from octavo_gateway.protocol.common import Usage
 
 _encode = msgspec.json.encode
 
-_NO_LOGPROBS = b'},"logprobs":null,"finish_reason":null}]}\n\n'
+_NO_LOGPROBS = b'},"logprobs":null,"finish_reason":null}]'
+_END = b"}\n\n"
 
 
 class _Choice:
@@ -41,9 +42,15 @@ class ChatChunks:
         self._form = form
         self._text_only = form.top_logprobs is None and not form.token_ids
         self._choices: dict[int, _Choice] = {}
+        self._end = _END
 
-    def encode(self, deltas: Sequence[Delta]) -> bytes:
-        """The events for `deltas`; those of one choice that wait together make one chunk."""
+    def encode(self, deltas: Sequence[Delta], usage: Usage | None = None) -> bytes:
+        """The events for `deltas`; those of one choice that wait together make one chunk.
+
+        With `usage` each carries the tokens so far.
+        """
+        if usage is not None:
+            self._end = b',"usage":' + _encode(usage) + _END
         if len(deltas) == 1:
             return self._encode_choice(deltas[0].choice, deltas)
         by_choice: dict[int, list[Delta]] = {}
@@ -65,7 +72,7 @@ class ChatChunks:
         finish = deltas[-1].finish
         if self._text_only:
             if text:
-                events += choice.content + _encode(text) + _NO_LOGPROBS
+                events += choice.content + _encode(text) + _NO_LOGPROBS + self._end
         else:
             for delta in deltas:
                 choice.logprobs += self._form.logprobs(delta)
@@ -73,14 +80,14 @@ class ChatChunks:
                     choice.token_ids += delta.token_ids
             if text:
                 events += choice.content + _encode(text) + b"}," + self._take(choice)
-                events += b',"finish_reason":null}]}\n\n'
+                events += b',"finish_reason":null}]' + self._end
         if finish is not None:
             events += choice.head + b"{}," + self._take(choice)
             events += b',"finish_reason":' + _encode(finish)
             stop_reason = deltas[-1].stop_reason
             if stop_reason is not None:
                 events += b',"stop_reason":' + _encode(stop_reason)
-            events += b"}]}\n\n"
+            events += b"}]" + self._end
         return events
 
     def _opening(self, choice: _Choice, deltas: Sequence[Delta]) -> bytes:
@@ -93,9 +100,9 @@ class ChatChunks:
             scores = form.prompt_logprobs(deltas)
             if scores is not None:
                 event += b',"prompt_logprobs":' + _encode(scores)
-        event += b"}\n\n"
+        event += self._end
         if form.echo:
-            event += choice.content + _encode(form.echo) + _NO_LOGPROBS
+            event += choice.content + _encode(form.echo) + _NO_LOGPROBS + self._end
         return event
 
     def _take(self, choice: _Choice) -> bytes:

@@ -20,6 +20,7 @@ class ChatForm:
     prompt_top_logprobs: int | None = None  # the same for the prompt
     token_ids: bool = False
     include_usage: bool = False
+    running_usage: bool = False  # in every chunk
     echo: str = ""  # put before the text of each choice
 
     def logprobs(self, delta: Delta) -> list[ChatLogprob]:

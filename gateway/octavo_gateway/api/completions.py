@@ -38,6 +38,7 @@ class Form:
     top_logprobs: int | None
     prompt_only: bool  # max_tokens 0: the engine makes one token, nobody sees it
     include_usage: bool
+    running_usage: bool  # in every chunk
     token_ids: bool
     prompt_top_logprobs: int | None
 
@@ -127,7 +128,8 @@ class CompletionAnswer:
             async for index, deltas in merged(self.generations):
                 piece = self._choices[index].piece(deltas)
                 if piece is not None:
-                    yield event(msgspec.json.encode(self._answer([piece])))
+                    usage = self._usage() if self._form.running_usage else msgspec.UNSET
+                    yield event(msgspec.json.encode(self._answer([piece], usage)))
         except ApiError as e:
             yield error_event(e)
             return
@@ -224,6 +226,7 @@ def _form(request: CompletionRequest, max_logprobs: int) -> Form:
         top_logprobs=request.logprobs,
         prompt_only=echo and request.max_tokens == 0,
         include_usage=request.include_usage,
+        running_usage=request.running_usage,
         token_ids=bool(request.return_token_ids),
         prompt_top_logprobs=checked_prompt_logprobs(request.prompt_logprobs, max_logprobs),
     )

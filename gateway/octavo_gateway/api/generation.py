@@ -43,6 +43,8 @@ class Generation:
         if self._unfinished <= 0:  # closed while its last deltas were on their way
             return None
         tokens = len(delta.token_ids)
+        if not self._completion_tokens:
+            self._cached_tokens = delta.cached_tokens
         self._completion_tokens += tokens
         self._observer.on_delta(delta, tokens)
         finish = delta.finish

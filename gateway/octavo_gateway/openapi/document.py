@@ -43,19 +43,18 @@ def document(context: ApiContext, *, keyed: bool) -> Json:
 def _operation(operation: Operation, keyed: bool) -> Json:
     content: Json = {operation.media: {"schema": _answer_schema(operation)}}
     if operation.chunk is not None:
-        content["text/event-stream"] = {
-            "schema": {
-                "type": "string",
-                "description": "With stream: server-sent events, then `data: [DONE]`. A fault is an event "
-                "with the error envelope.",
-            },
-            "x-event-data": _ref(operation.chunk),
-        }
+        content["text/event-stream"] = {"x-event-data": _ref(operation.chunk)}
+    told = operation.summary
+    if operation.chunk is not None:
+        told += (
+            " With stream: server-sent events whose data is of the shape x-event-data, then `[DONE]`; a fault "
+            "is an event with the error envelope."
+        )
     result: Json = {
         "operationId": operation.id,
         "summary": operation.summary,
         "tags": [operation.tag],
-        "responses": {"200": {"description": operation.summary, "content": content}},
+        "responses": {"200": {"description": told, "content": content}},
     }
     if operation.request is not None:
         body = {"schema": _ref(operation.request)}
@@ -96,6 +95,10 @@ def _schemas(context: ApiContext) -> Json:
             if shape is not None:
                 shapes[shape] = None
     _, schemas = msgspec.json.schema_components(tuple(shapes), ref_template=_SCHEMAS)
+    for operation in OPERATIONS:
+        if operation.request is not None:
+            model = schemas[operation.request.__name__]["properties"]["model"]
+            model["anyOf"][0]["enum"] = list(context.settings.served_names)
     for name in ("ChatCompletionRequest", "CompletionRequest"):
         _limit_generation(schemas[name]["properties"], context)
     _limit_prompt(schemas["CompletionRequest"]["properties"], context)
@@ -120,7 +123,6 @@ def _limit_generation(properties: Json, context: ApiContext) -> None:
         schema["maxProperties" if schema["type"] == "object" else "maxItems"] = limit
     for name in ("stop_token_ids", "allowed_token_ids"):
         _ids(_given(properties[name]), context)
-    properties["model"]["anyOf"][0]["enum"] = list(settings.served_names)
 
 
 def _limit_prompt(properties: Json, context: ApiContext) -> None:
@@ -139,6 +141,7 @@ def _ids(schema: Json, context: ApiContext) -> None:
 
 
 def _one_of_prompt_and_messages(schema: Json) -> None:
+    _given(schema["properties"]["messages"])["minItems"] = 1
     schema["oneOf"] = [
         {"required": [name], "properties": {name: {"type": kind}, other: {"type": "null"}}}
         for name, kind, other in (("prompt", "string", "messages"), ("messages", "array", "prompt"))

@@ -40,7 +40,7 @@ def _operation(path: str, method: str, operation: Json) -> str:
     rows = ""
     for status, response in operation["responses"].items():
         kinds = "<br>".join(
-            f"<code>{escape(media)}</code>: {_type(content['schema'])}"
+            f"<code>{escape(media)}</code>: {_type(content.get('schema') or content['x-event-data'])}"
             for media, content in response["content"].items()
         )
         rows += _row(f"<code>{status}</code>", escape(response["description"]), kinds)

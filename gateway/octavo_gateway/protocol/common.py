@@ -10,7 +10,7 @@ from octavo_gateway.protocol.errors import unsupported
 
 class StreamOptions(msgspec.Struct, kw_only=True):
     include_usage: bool | None = None
-    continuous_usage_stats: fields.NotYet | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class GenerationFields(msgspec.Struct, kw_only=True):
@@ -58,14 +58,17 @@ class GenerationFields(msgspec.Struct, kw_only=True):
         options = self.stream_options
         return bool(options is not None and options.include_usage)
 
+    @property
+    def running_usage(self) -> bool:
+        options = self.stream_options
+        return self.include_usage and options is not None and bool(options.continuous_usage_stats)
+
     def check_supported(self) -> None:
         """Refuse what is not there yet, unless the value asks for nothing."""
         if self.n is not None and self.n != 1:
             raise unsupported("n", f"{self.n} choices were asked for, one per request is possible.")
         if self.best_of is not None and self.best_of != 1:
             raise unsupported("best_of", f"{self.best_of} was asked for, only 1 is possible.")
-        if self.stream_options is not None and self.stream_options.continuous_usage_stats:
-            raise unsupported("stream_options.continuous_usage_stats", "is not supported.")
         if self.use_beam_search:
             raise unsupported("use_beam_search", "is not supported by this server.")
         if self.response_format not in (None, {"type": "text"}):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -56,13 +56,33 @@ def decode(body: bytes, type_: type[T], *, max_depth: int = DEFAULT_MAX_DEPTH) -
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         _check_unknown(fields, type_)
-        return msgspec.json.decode(body, type=type_)
+        return _decode(body, type_)
     except msgspec.ValidationError as e:
         raise _validation_error(str(e)) from None
     except (msgspec.DecodeError, UnicodeError) as e:
         raise invalid(None, f"The body is not valid JSON: {e}") from None
     except RecursionError:
         raise _too_deep(max_depth) from None
+
+
+def _decode(body: bytes, type_: type[T]) -> T:
+    """JSON knows no integers: where one is wanted, 16.0 is as good as 16."""
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except msgspec.ValidationError as e:
+        if "got `float`" not in str(e):
+            raise
+        return msgspec.convert(_with_integers(msgspec.json.decode(body)), type_)
+
+
+def _with_integers(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, list):
+        return [_with_integers(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_integers(item) for key, item in value.items()}
+    return value
 
 
 def check_depth(body: bytes, limit: int) -> None:

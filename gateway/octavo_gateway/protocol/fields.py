@@ -45,7 +45,7 @@ MaxTokensOrZero = Annotated[
 MinTokens = Annotated[
     int,
     Meta(
-        description="No end token and no stop string before so many.",
+        description="No end token and no stop string before so many; at most max_tokens.",
         extra_json_schema=_range(0, 2**31 - 1),
     ),
 ]
@@ -84,6 +84,9 @@ AllowedTokenIds = Annotated[
     list[_TokenId], Meta(description="Nothing but these is generated.", extra_json_schema={"minItems": 1})
 ]
 BadWords = Annotated[list[_Text], Meta(description="Strings that are not generated.")]
+ContinueFinalMessage = Annotated[
+    bool, Meta(description="Go on with the last message, which must be the assistant's.")
+]
 TruncatePromptTokens = Annotated[
     int,
     Meta(
