@@ -37,7 +37,7 @@ void parallel_for(CpuOps& ops, int n, const std::function<void(int)>& body) {
 void bind_cpu_ops(nb::module_& m) {
   nb::class_<CpuOps>(m, "CpuOps", "The CPU's kernels and a pool of threads to run them on; one caller at a time.")
       .def("__init__", &make_ops, nb::arg("threads") = 0, nb::arg("isa") = "",
-           "threads: 0 takes all allowed CPUs. isa: \"baseline\" or \"avx2\", by default the machine's best.")
+           "threads: 0 takes all allowed CPUs. isa: \"baseline\", \"avx2\" or \"avx512vnni\", by default the machine's best.")
       .def_prop_ro("threads", [](CpuOps& ops) { return ops.queue().threads(); })
       .def_prop_ro("isa", [](CpuOps& ops) { return ops.backend().caps().isa; })
       .def("parallel_for", &parallel_for, nb::arg("n"), nb::arg("body"));

@@ -15,7 +15,7 @@ namespace octavo {
 
 struct BackendCaps {
   std::string name;  // "cpu"
-  std::string isa;   // "baseline", "avx2", ...
+  std::string isa;   // "baseline", "avx2", "avx512vnni", ...
   int threads = 1;
   std::vector<DType> kv_dtypes;
 };

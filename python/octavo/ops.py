@@ -57,7 +57,8 @@ class Context:
 
     Args:
         threads: how many threads, the caller included; 0 takes all CPUs that the process may use.
-        isa: the instruction set, ``"baseline"`` or ``"avx2"``; empty takes the best one of this machine.
+        isa: the instruction set, ``"baseline"``, ``"avx2"`` or ``"avx512vnni"``; empty takes the best one of this
+            machine.
 
     Every function of this module takes ``context``; without it they share one context with the defaults.
     """

@@ -1,4 +1,4 @@
-"""Nothing but the files compiled for AVX2 needs AVX2, so the package runs on machines without it."""
+"""Nothing but the files compiled for AVX2 or AVX-512 needs it, so the package runs on machines without it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from octavo import _engine
 DISPATCHES_ITSELF = {"ceilings.cpp.o"}
 
 
-def objects() -> list[tuple[Path, bool]]:
-    """The object files behind the extension under test, and whether each was compiled for AVX2."""
+def objects() -> list[tuple[Path, bool, bool]]:
+    """The object files behind the extension under test, and whether each was compiled for AVX2 and for AVX-512."""
     extension = Path(_engine.__file__).resolve()
     for folder in sorted(ROOT.glob("build/*")):
         commands = folder / "compile_commands.json"
@@ -31,7 +31,9 @@ def objects() -> list[tuple[Path, bool]]:
         output = re.search(r" -o (\S+\.o)", entry["command"])
         assert output
         if "/engine/" in entry["file"]:
-            found.append((Path(entry["directory"]) / output.group(1), "-mavx2" in entry["command"]))
+            flags = entry["command"].split()
+            path = Path(entry["directory"]) / output.group(1)
+            found.append((path, "-mavx2" in flags, "-mavx512f" in flags))
     assert found
     return found
 
@@ -46,7 +48,7 @@ def tool(name: str, *arguments: str) -> str:
 def test_no_wide_vectors_outside_the_avx2_files() -> None:
     wrong = [
         path.name
-        for path, avx2 in objects()
+        for path, avx2, _ in objects()
         if not avx2
         and path.name not in DISPATCHES_ITSELF
         and re.search(r"%[yz]mm\d", tool("objdump", "-d", "--no-show-raw-insn", str(path)))
@@ -55,10 +57,24 @@ def test_no_wide_vectors_outside_the_avx2_files() -> None:
 
 
 @pytest.mark.unsanitized("looks at the normal build's object files")
+def test_no_avx512_registers_outside_the_avx512_files() -> None:
+    wrong = [
+        path.name
+        for path, avx2, avx512 in objects()
+        if avx2
+        and not avx512
+        and re.search(
+            r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|%k\d", tool("objdump", "-d", "--no-show-raw-insn", str(path))
+        )
+    ]
+    assert not wrong
+
+
+@pytest.mark.unsanitized("looks at the normal build's object files")
 def test_the_avx2_files_share_no_code_with_the_others() -> None:
     """An inline function emitted by an AVX2 file could be the copy that the linker keeps for everybody."""
     wrong = []
-    for path, avx2 in objects():
+    for path, avx2, _ in objects():
         if avx2:
             for line in tool("nm", "-C", "--defined-only", str(path)).splitlines():
                 _, kind, name = line.split(maxsplit=2)

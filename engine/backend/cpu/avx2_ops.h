@@ -23,6 +23,9 @@ OCTAVO_INLINE __m256 load_half8(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 
+// Of the bit in the 32 bits of BlockQ5_x::high that hold a row's (see weight_layout.h).
+OCTAVO_INLINE int fifth_bit_shift(const Outlier& x) { return x.shift / 8 * 8 + x.address / 16 + x.shift % 8 / 4; }
+
 OCTAVO_INLINE __m256i load32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
 // Epilogue of rows [row, row + 8) of one token.

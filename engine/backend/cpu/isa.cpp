@@ -11,6 +11,8 @@ const char* isa_name(Isa isa) {
       return "baseline";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvx512Vnni:
+      return "avx512vnni";
   }
   return "?";
 }
@@ -18,7 +20,7 @@ const char* isa_name(Isa isa) {
 Isa choose_isa(const std::string& requested) {
   const Isa best = detect_isa();
   if (requested.empty()) return best;
-  for (Isa isa : {Isa::kBaseline, Isa::kAvx2}) {
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512Vnni}) {
     if (requested == isa_name(isa) && isa <= best) return isa;
   }
   throw Error(

@@ -1,4 +1,4 @@
-#include "backend/cpu/quantized_tile_avx2.h"
+#include "backend/cpu/quantized_tile.h"
 
 // 8-bit weights times 16-bit activations: one madd per chunk. (8-bit activations would take no fewer instructions.)
 namespace octavo {
@@ -10,7 +10,11 @@ using cpu::BlockQ8_0;
 struct Bytes {
   using Block = BlockQ8_0;
   using Group = QuantizedGroup16;
+  using Vector = __m256;
+  static constexpr int kPanels = 1;
   static constexpr int kAhead = 10;
+
+  static OCTAVO_INLINE Vector zero() { return _mm256_setzero_ps(); }
 
   template <int P, int T>
   static OCTAVO_INLINE void add_group(const Block* const (&w)[P], const Group* x, __m256 (&acc)[P][T]) {
@@ -45,7 +49,7 @@ struct Bytes {
   }
 
   template <int P, int T>
-  static OCTAVO_INLINE void add_outliers(const LinearTile&, const Block*, int, __m256 (&)[P][T]) {}
+  static OCTAVO_INLINE void add_outliers(const Block* const (&)[P], const LinearTile&, int, __m256 (&)[P][T]) {}
 };
 
 }  // namespace

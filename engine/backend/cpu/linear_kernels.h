@@ -89,8 +89,8 @@ struct LinearKernels {
 };
 
 extern const DenseKernels kDenseBaseline, kDenseAvx2;
-extern const NibbleKernels kNibbleBaseline, kNibbleAvx2;
-extern const ByteKernels kByteBaseline, kByteAvx2;
+extern const NibbleKernels kNibbleBaseline, kNibbleAvx2, kNibbleAvx512;
+extern const ByteKernels kByteBaseline, kByteAvx2, kByteAvx512;
 extern const QuantizeKernels kQuantizeBaseline, kQuantizeAvx2;
 
 }  // namespace octavo

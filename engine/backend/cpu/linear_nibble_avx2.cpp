@@ -1,4 +1,4 @@
-#include "backend/cpu/quantized_tile_avx2.h"
+#include "backend/cpu/quantized_tile.h"
 
 // 4- and 5-bit weights times 8-bit activations: maddubs on unsigned codes, accumulated in int16 over as much of a group
 // as cannot overflow (8 chunks * 2 products * 15 * 127 = 30480; with 5 bits 4 chunks: 31496).
@@ -48,6 +48,8 @@ template <class W>
 struct Nibbles {
   using Block = W;
   using Group = QuantizedGroup8;
+  using Vector = __m256;
+  static constexpr int kPanels = 1;
   static constexpr int kAhead = 16;
   static constexpr bool kFiveBits = Traits<W>::kFiveBits;
 
@@ -59,6 +61,8 @@ struct Nibbles {
     if constexpr (kFiveBits) codes = _mm256_or_si256(codes, fifth_bits(load32(w.high), c));
     return codes;
   }
+
+  static OCTAVO_INLINE Vector zero() { return _mm256_setzero_ps(); }
 
   template <int P, int T>
   static OCTAVO_INLINE void add_group(const Block* const (&w)[P], const Group* x, __m256 (&acc)[P][T]) {
@@ -101,29 +105,28 @@ struct Nibbles {
   static OCTAVO_INLINE __m256i column(const Block& w, const Outlier& x) {
     const __m256i codes = _mm256_srlv_epi32(load32(w.codes + x.address), _mm256_set1_epi32(x.shift));
     const __m256i low = _mm256_and_si256(codes, _mm256_set1_epi32(15));
-    if constexpr (kFiveBits) {  // the bit of the code's chunk in its byte
-      const __m128i bit = _mm_cvtsi32_si128(x.shift / 8 * 8 + x.address / 16 + x.shift % 8 / 4);
-      const __m256i high = _mm256_srl_epi32(load32(w.high), bit);
+    if constexpr (kFiveBits) {
+      const __m256i high = _mm256_srl_epi32(load32(w.high), _mm_cvtsi32_si128(fifth_bit_shift(x)));
       return _mm256_or_si256(low, _mm256_slli_epi32(_mm256_and_si256(high, _mm256_set1_epi32(1)), 4));
     }
     return low;
   }
 
   template <int P, int T>
-  static OCTAVO_INLINE void add_outliers(const LinearTile& tile, const Block* panel, int token, __m256 (&acc)[P][T]) {
-    const int count = tile.k / cpu::kGroup;
+  static OCTAVO_INLINE void add_outliers(const Block* const (&panels)[P], const LinearTile& tile, int token,
+                                         __m256 (&acc)[P][T]) {
     OCTAVO_UNROLL
     for (int t = 0; t < T; ++t) {
       const auto& list = *reinterpret_cast<const Outliers*>(tile.outliers + (token + t) * tile.outliers_stride);
       __m256 sum[P];
       OCTAVO_UNROLL
-      for (int p = 0; p < P; ++p) sum[p] = _mm256_setzero_ps();
+      for (int p = 0; p < P; ++p) sum[p] = zero();
       for (const Outlier *x = list.entries, *end = x + list.count; x != end; ++x) {
-        const Block* w = panel + x->group;
         const __m256 value = _mm256_broadcast_ss(&x->value);
         OCTAVO_UNROLL
-        for (int p = 0; p < P; ++p, w += count) {
-          const __m256 weight = _mm256_mul_ps(load_half8(w->scale), _mm256_cvtepi32_ps(column(*w, *x)));
+        for (int p = 0; p < P; ++p) {
+          const Block& w = panels[p][x->group];
+          const __m256 weight = _mm256_mul_ps(load_half8(w.scale), _mm256_cvtepi32_ps(column(w, *x)));
           sum[p] = _mm256_fmadd_ps(weight, value, sum[p]);
         }
       }

@@ -21,7 +21,7 @@ CODE_LIMIT = dict.fromkeys(QUANTIZED, 127) | {"q8_0": 32767}
 OUTLIER_FACTOR = dict.fromkeys(QUANTIZED, 6.0) | {"q8_0": np.inf}
 DENSE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 FORMATS = [*DENSE, *QUANTIZED]
-ISAS = ["baseline", "avx2"]
+ISAS = ["baseline", "avx2", "avx512vnni"]
 
 
 def make_ops(isa: str, threads: int = 1):
@@ -203,6 +203,16 @@ def test_the_same_bits_for_every_company_and_thread_count(isa: str, fmt: str, pr
         for m in (2, 3, 4, 6, 7, 13, 48, 49, 131):
             rows = rng.choice(len(x), m, replace=False)
             assert_same_bits(linear(ops, packed, x[rows], **options), alone[rows])
+
+
+@pytest.mark.parametrize("fmt", QUANTIZED)
+@pytest.mark.parametrize("m", [1, 4, 23])
+def test_avx512_gives_the_bits_of_avx2(fmt: str, m: int) -> None:
+    rng = np.random.default_rng(16)
+    part, _ = random_weight(rng, fmt, 300, 352)
+    x = activations(rng, m, 352)
+    a, b = (linear(ops, _engine.pack(ops, [part]), x) for ops in map(make_ops, ("avx2", "avx512vnni")))
+    assert_same_bits(a, b)
 
 
 @pytest.mark.parametrize("fmt", FORMATS)

@@ -4,28 +4,36 @@
 namespace octavo {
 namespace {
 
-// Accumulates P panels for T tokens of a block of S slots. Format has Block, Group, add_group<P, T>, add_outliers<P, T>
-// and kAhead, the distance in blocks at which memory is prefetched.
+// The part of a quantized tile that all vector instruction sets share. A Format has
+//   Block, Group, Vector (of accumulators: kPanels panels of 8 rows), zero(),
+//   add_group<P, T>(blocks, activations, acc): one group of P vectors of panels for T tokens,
+//   add_outliers<P, T>(panels, tile, token, acc),
+//   kAhead: the distance in blocks at which memory is prefetched.
 template <class Format, int P, int T, int S>
-OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::Block* panel, const std::byte* x,
+OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::Block* first, const std::byte* x,
                                 int token, int row) {
   using Block = typename Format::Block;
+  constexpr int kPanels = P * Format::kPanels;
   const auto* groups = reinterpret_cast<const typename Format::Group*>(x);
   const int count = tile.k / cpu::kGroup;
-  __m256 acc[P][T];
+  const Block* panel[kPanels];  // past the tile's last one that one again: its outputs are not stored
+  const int last = (tile.rows - row - 1) / cpu::kGroupRows;
+  OCTAVO_UNROLL
+  for (int p = 0; p < kPanels; ++p) panel[p] = first + (p <= last ? p : last) * count;
+  typename Format::Vector acc[P][T];
   OCTAVO_UNROLL
   for (int p = 0; p < P; ++p) {
     OCTAVO_UNROLL
-    for (int t = 0; t < T; ++t) acc[p][t] = _mm256_setzero_ps();
+    for (int t = 0; t < T; ++t) acc[p][t] = Format::zero();
   }
   for (int g = 0; g < count; ++g) {
-    const Block* w[P];
+    const Block* w[kPanels];
     OCTAVO_UNROLL
-    for (int p = 0; p < P; ++p) w[p] = panel + p * count + g;
-    if (token == 0) {  // the first pass: memory sets the pace. Past the end of a panel the next P begin.
-      const int ahead = g + Format::kAhead < count ? Format::kAhead : Format::kAhead + (P - 1) * count;
+    for (int p = 0; p < kPanels; ++p) w[p] = panel[p] + g;
+    if (token == 0) {  // the first pass: memory sets the pace. Past the end of a panel the next ones begin.
+      const int ahead = g + Format::kAhead < count ? Format::kAhead : Format::kAhead + (kPanels - 1) * count;
       OCTAVO_UNROLL
-      for (int p = 0; p < P; ++p) {
+      for (int p = 0; p < kPanels; ++p) {
         OCTAVO_UNROLL
         for (size_t line = 0; line < (sizeof(Block) + 63) / 64; ++line) {
           _mm_prefetch(reinterpret_cast<const char*>(w[p] + ahead) + 64 * line, _MM_HINT_T0);
@@ -34,11 +42,13 @@ OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::B
     }
     Format::template add_group<P, T>(w, groups + g * S, acc);
   }
-  Format::template add_outliers<P, T>(tile, panel, token, acc);
+  Format::template add_outliers<P, T>(panel, tile, token, acc);
   OCTAVO_UNROLL
   for (int p = 0; p < P; ++p) {
     OCTAVO_UNROLL
-    for (int t = 0; t < T; ++t) store_outputs(tile, token + t, row + p * cpu::kGroupRows, acc[p][t]);
+    for (int t = 0; t < T; ++t) {
+      store_outputs(tile, token + t, row + p * Format::kPanels * cpu::kGroupRows, acc[p][t]);
+    }
   }
 }
 
@@ -46,7 +56,8 @@ template <class Format, int P>
 OCTAVO_INLINE int panels(const LinearTile& tile, int row) {
   static_assert(kTokenSlots == 4);
   const int count = tile.k / cpu::kGroup;
-  for (; row + (P - 1) * cpu::kGroupRows < tile.rows; row += P * cpu::kGroupRows) {
+  constexpr int kRows = Format::kPanels * cpu::kGroupRows;
+  for (; row + (P - 1) * kRows < tile.rows; row += P * kRows) {
     const auto* w = reinterpret_cast<const typename Format::Block*>(tile.weights) + row / cpu::kGroupRows * count;
     const std::byte* x = tile.x;
     switch (tile.slots) {
