@@ -53,6 +53,10 @@ nb::object prompt_logprobs(const Delta& d) {
   return out;
 }
 
+nb::object optional_float(const std::optional<double>& value) {
+  return value ? nb::object(nb::float_(*value)) : nb::object(nb::none());
+}
+
 nb::object error(const Delta& d) {
   if (!d.error) return nb::none();
   return nb::make_tuple(error_code_name(d.error->code), d.error->param, d.error->message);
@@ -85,6 +89,13 @@ void bind_channel(nb::module_& m) {
       .def_prop_ro("scheduled", [](const Delta& d) { return d.times.scheduled; })
       .def_prop_ro("first_token", [](const Delta& d) { return d.times.first_token; })
       .def_prop_ro("last_token", [](const Delta& d) { return d.times.last_token; })
+      .def_prop_ro(
+          "cumulative_logprob", [](const Delta& d) { return optional_float(d.cumulative_logprob); },
+          nb::for_getter(nb::sig("def cumulative_logprob(self, /) -> float | None")),
+          "With the finish, where sequences were ranked by it (best_of, beams).")
+      .def_prop_ro(
+          "score", [](const Delta& d) { return optional_float(d.score); },
+          nb::for_getter(nb::sig("def score(self, /) -> float | None")), "With the finish of a beam search.")
       .def_prop_ro("error", &error, nb::for_getter(nb::sig("def error(self, /) -> tuple[str, str, str] | None")),
                    "(code, param, message) with finish 'error'.");
 

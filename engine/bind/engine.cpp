@@ -1,6 +1,7 @@
 #include "runtime/engine.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -67,13 +68,12 @@ nb::dict info_dict(const Engine& engine) {
   return d;
 }
 
-RequestId submit(Engine& engine, const std::vector<int32_t>& prompt, const SamplingParams& params,
-                 std::shared_ptr<Channel> channel, uint64_t prefix_namespace, int32_t priority) {
-  SubmitRequest request{prompt, std::make_shared<const SamplingParams>(params), std::move(channel), prefix_namespace,
-                        priority};
+// The id of a request that the engine took; raises what it was refused for.
+template <class Call>
+RequestId accepted(Call&& call) {
   auto result = [&] {
     nb::gil_scoped_release release;
-    return engine.submit(std::move(request));
+    return call();
   }();
   if (const auto* r = std::get_if<Refusal>(&result)) {
     nb::object exception = nb::module_::import_("octavo.errors")
@@ -82,6 +82,25 @@ RequestId submit(Engine& engine, const std::vector<int32_t>& prompt, const Sampl
     throw nb::python_error();
   }
   return std::get<RequestId>(result);
+}
+
+RequestId submit(Engine& engine, const std::vector<int32_t>& prompt, const SamplingParams& params,
+                 std::shared_ptr<Channel> channel, uint64_t prefix_namespace, int32_t priority, uint32_t first_choice) {
+  SubmitRequest request;
+  request.prompt = prompt;
+  request.params = std::make_shared<const SamplingParams>(params);
+  request.channel = std::move(channel);
+  request.prefix_namespace = prefix_namespace;
+  request.priority = priority;
+  request.first_choice = first_choice;
+  return accepted([&] { return engine.submit(std::move(request)); });
+}
+
+RequestId fork(Engine& engine, RequestId request, std::shared_ptr<Channel> channel,
+               const std::optional<SamplingParams>& params, int32_t choice, std::optional<int32_t> position) {
+  ForkRequest fork{request, choice, position, nullptr, std::move(channel)};
+  if (params) fork.params = std::make_shared<const SamplingParams>(*params);
+  return accepted([&] { return engine.fork(std::move(fork)); });
 }
 
 void inject_fault(Engine& engine, const std::string& kind, int32_t token, int32_t times, double seconds) {
@@ -156,8 +175,13 @@ void bind_engine(nb::module_& m) {
       .def("open_channel", &Engine::open_channel)
       .def("close_channel", &Engine::close_channel, nb::arg("channel"), release, "Cancels the channel's requests.")
       .def("submit", &submit, nb::arg("prompt"), nb::arg("params"), nb::arg("channel"), nb::kw_only(),
-           nb::arg("namespace") = 0, nb::arg("priority") = 0,
-           "Submits token ids and returns the request id. Raises RefusedError for what can never be served.")
+           nb::arg("namespace") = 0, nb::arg("priority") = 0, nb::arg("first_choice") = 0,
+           "Submits token ids and returns the request id. Raises RefusedError for what can never be served. Sequence i "
+           "draws with the random numbers of (seed, first_choice + i, position).")
+      .def("fork", &fork, nb::arg("request"), nb::arg("channel"), nb::kw_only(), nb::arg("params") = nb::none(),
+           nb::arg("choice") = 0, nb::arg("position") = nb::none(),
+           "A second continuation of a request that runs or ended lately, from its first `position` tokens (prompt "
+           "included; None: all); returns its request id. What cannot be continued ends with an error delta.")
       .def("cancel", &Engine::cancel, nb::arg("id"), release, "Aborts a request; unknown ids are ignored.")
       .def("stats", &stats_dict, nb::sig("def stats(self) -> dict[str, typing.Any]"),
            "Counters and gauges as of the last step.")

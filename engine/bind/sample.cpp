@@ -210,13 +210,18 @@ void bind_row_kernels(nb::module_& m) {
 }  // namespace
 
 void bind_sample(nb::module_& m) {
+  nb::enum_<EarlyStopping>(m, "EarlyStopping", "When a beam search with enough finished hypotheses ends.")
+      .value("NO", EarlyStopping::kNo)
+      .value("YES", EarlyStopping::kYes)
+      .value("NEVER", EarlyStopping::kNever);
 #define FIELD(name) .def_rw(#name, &SamplingParams::name)
   nb::class_<SamplingParams>(m, "SamplingParams", "How one request's tokens are chosen, as the engine sees it.")
       .def(nb::init<>()) FIELD(temperature) FIELD(top_p) FIELD(top_k) FIELD(min_p) FIELD(repetition_penalty)
           FIELD(presence_penalty) FIELD(frequency_penalty) FIELD(seed) FIELD(max_tokens) FIELD(min_tokens)
               FIELD(logprobs) FIELD(prompt_logprobs) FIELD(logit_bias) FIELD(allowed_token_ids) FIELD(bad_words)
                   FIELD(stop_token_ids) FIELD(stop) FIELD(include_stop_str_in_output) FIELD(skip_special_tokens)
-                      FIELD(detokenize);
+                      FIELD(detokenize) FIELD(n) FIELD(best_of) FIELD(beam_width) FIELD(length_penalty)
+                          FIELD(early_stopping);
 #undef FIELD
 
   m.def(

@@ -34,8 +34,8 @@ SchedulerConfig make_config(const std::vector<CacheGroupTuple>& groups, int bloc
 }
 
 RequestSpec make_spec(RequestId id, std::vector<SeqId> seqs, std::vector<int32_t> prompt, uint64_t ns, int32_t priority,
-                      int32_t max_new_tokens, bool prompt_logits) {
-  return {id, std::move(seqs), std::move(prompt), ns, priority, max_new_tokens, prompt_logits};
+                      int32_t max_new_tokens, bool prompt_logits, SeqId source = 0) {
+  return {id, std::move(seqs), std::move(prompt), ns, priority, max_new_tokens, prompt_logits, source};
 }
 
 nb::tuple refusal_to_python(const Refusal& r) {
@@ -170,11 +170,13 @@ void bind_sched(nb::module_& m) {
       .def(
           "add",
           [](Scheduler& self, RequestId id, std::vector<SeqId> seqs, std::vector<int32_t> prompt, uint64_t ns,
-             int32_t priority, int32_t max_new_tokens, bool prompt_logits) {
-            self.add(make_spec(id, std::move(seqs), std::move(prompt), ns, priority, max_new_tokens, prompt_logits));
+             int32_t priority, int32_t max_new_tokens, bool prompt_logits, SeqId source) {
+            self.add(
+                make_spec(id, std::move(seqs), std::move(prompt), ns, priority, max_new_tokens, prompt_logits, source));
           },
           nb::arg("id"), nb::arg("seqs"), nb::arg("prompt"), nb::kw_only(), nb::arg("namespace") = 0,
-          nb::arg("priority") = 0, nb::arg("max_new_tokens") = 1, nb::arg("prompt_logits") = false)
+          nb::arg("priority") = 0, nb::arg("max_new_tokens") = 1, nb::arg("prompt_logits") = false,
+          nb::arg("source") = 0)
       .def("cancel", &Scheduler::cancel, nb::arg("id"))
       .def("has_work", &Scheduler::has_work)
       .def(

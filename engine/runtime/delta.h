@@ -36,7 +36,9 @@ struct Delta {
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;
   RequestTimes times;
-  std::optional<Refusal> error;  // with kError
+  std::optional<double> cumulative_logprob;  // with the finish, where sequences were ranked by it
+  std::optional<double> score;               // with the finish of a beam search: what its hypotheses are ranked by
+  std::optional<Refusal> error;              // with kError
 };
 
 }  // namespace octavo

@@ -124,7 +124,7 @@ void Engine::call(const std::function<void(StepLoop&)>& command) {
 std::variant<RequestId, Refusal> Engine::submit(SubmitRequest request) {
   require_running();
   const double arrival = monotonic_seconds();
-  if (auto refusal = check_params(*request.params, config_.vocab)) return *refusal;
+  if (auto refusal = check_request_params(*request.params)) return *refusal;
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     const int32_t id = request.prompt[i];
     if (id < 0 || id >= config_.vocab)
@@ -134,24 +134,37 @@ std::variant<RequestId, Refusal> Engine::submit(SubmitRequest request) {
           config_.vocab - 1};
   }
   RequestSpec spec;
-  spec.id = next_request_.fetch_add(1);
-  spec.seqs = {next_seq_.fetch_add(1)};
+  spec.seqs.resize(static_cast<size_t>(num_sequences(*request.params)));
   spec.prompt = request.prompt;
-  spec.prefix_namespace = request.prefix_namespace;
-  spec.priority = request.priority;
   spec.max_new_tokens = request.params->max_tokens;
-  spec.prompt_logits = request.params->prompt_logprobs >= 0;
   if (auto refusal = checker_->check(spec)) return *refusal;
-
-  // Output is cut at the end of the window and, for a request alone in it, at the end of the pool.
-  const int64_t pool_tokens = static_cast<int64_t>(options_.num_blocks) * options_.block_size;
-  const auto room = std::min<int64_t>(options_.max_model_len, pool_tokens) - static_cast<int64_t>(spec.prompt.size());
-  const auto limit = static_cast<int32_t>(std::min<int64_t>(request.params->max_tokens, room));
-  const RequestId id = spec.id;
-  post([id, seqs = std::move(spec.seqs), request = std::move(request), limit, arrival](StepLoop& loop) mutable {
-    loop.add(id, std::move(seqs), std::move(request), limit, arrival);
+  const RequestId id = next_request_.fetch_add(1);
+  post([id, request = std::move(request), arrival](StepLoop& loop) mutable {
+    loop.add(id, std::move(request), arrival);
   });
   return id;
+}
+
+std::variant<RequestId, Refusal> Engine::fork(ForkRequest fork) {
+  require_running();
+  const double arrival = monotonic_seconds();
+  if (fork.params) {
+    if (auto refusal = check_request_params(*fork.params)) return *refusal;
+  }
+  const RequestId id = next_request_.fetch_add(1);
+  post([id, fork = std::move(fork), arrival](StepLoop& loop) mutable { loop.fork(id, std::move(fork), arrival); });
+  return id;
+}
+
+std::optional<Refusal> Engine::check_request_params(const SamplingParams& params) const {
+  if (auto refusal = check_params(params, config_.vocab)) return refusal;
+  const int32_t width = num_sequences(params);
+  if (width <= options_.max_num_seqs) return std::nullopt;
+  const char* name = params.beam_width > 0 ? "beam_width" : params.best_of > params.n ? "best_of" : "n";
+  return Refusal{ErrorCode::kInvalidArgument, name,
+                 cat(name, " must be at most max_num_seqs, the ", options_.max_num_seqs,
+                     " sequences that run at once, got ", width),
+                 width, options_.max_num_seqs};
 }
 
 void Engine::cancel(RequestId id) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <variant>
@@ -42,6 +43,9 @@ class Engine {
   std::shared_ptr<Channel> open_channel() const { return std::make_shared<Channel>(); }
 
   std::variant<RequestId, Refusal> submit(SubmitRequest request);
+  // A second continuation of a request's sequence that runs or ended lately; it shares the blocks there are. What can
+  // only be found out on the engine thread (no such sequence, no room behind `position`) ends it with an error.
+  std::variant<RequestId, Refusal> fork(ForkRequest fork);
   void cancel(RequestId id);
   void close_channel(const std::shared_ptr<Channel>& channel);  // cancels its requests
 
@@ -69,6 +73,7 @@ class Engine {
   void post(Command command);                        // asynchronous; throws after shutdown
   void call(const std::function<void(StepLoop&)>&);  // waits; rethrows what the command throws
   void require_running() const;
+  std::optional<Refusal> check_request_params(const SamplingParams& params) const;
 
   ModelConfig config_;
   EngineOptions options_;
@@ -83,7 +88,6 @@ class Engine {
   std::atomic<bool> paused_{false};
   std::atomic<bool> running_{false};
   std::atomic<RequestId> next_request_{1};
-  std::atomic<SeqId> next_seq_{1};
   mutable std::mutex stats_mutex_;
   LoopStats stats_;
   std::mutex lifecycle_mutex_;

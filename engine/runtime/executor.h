@@ -13,8 +13,9 @@ namespace octavo {
 
 struct SampleOutput {
   SampleStatus status = SampleStatus::kOk;
-  int32_t token = -1;         // with kOk
-  PositionLogprobs logprobs;  // filled when the sequence's params ask for logprobs
+  int32_t token = -1;                    // with kOk
+  PositionLogprobs logprobs;             // filled when the sequence's params ask for logprobs or rank by them
+  std::vector<TokenLogprob> candidates;  // of a beam: the likeliest tokens, best first; then no token is drawn
 };
 
 // Scores of prompt tokens: entry i of `scores` belongs to the prompt token at position first_pos + i.
@@ -36,8 +37,9 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  virtual void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> prompt,
-                            uint32_t choice) = 0;
+  // `history`: the prompt, of which the last `num_output` tokens were generated earlier and count as output.
+  virtual void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> history,
+                            size_t num_output, uint32_t choice) = 0;
   virtual void fork_sequence(SeqId parent, SeqId child, uint32_t choice) = 0;
   virtual void accept(SeqId seq, int32_t token) = 0;  // the token is now part of the sequence
   virtual void drop_sequence(SeqId seq) = 0;

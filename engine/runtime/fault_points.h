@@ -22,9 +22,9 @@ class FaultPoints final : public Executor {
 
   void arm(const Fault& fault) { faults_.push_back(fault); }
 
-  void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> prompt,
-                    uint32_t choice) override {
-    inner_->add_sequence(seq, std::move(params), prompt, choice);
+  void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> history,
+                    size_t num_output, uint32_t choice) override {
+    inner_->add_sequence(seq, std::move(params), history, num_output, choice);
   }
   void fork_sequence(SeqId parent, SeqId child, uint32_t choice) override {
     inner_->fork_sequence(parent, child, choice);

@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/format.h"
+#include "sample/beam.h"
 
 namespace octavo {
 
@@ -28,11 +29,13 @@ LocalExecutor::LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, s
 }
 
 void LocalExecutor::add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params,
-                                 std::span<const int32_t> prompt, uint32_t choice) {
+                                 std::span<const int32_t> history, size_t num_output, uint32_t choice) {
   Sequence s;
-  s.state = SamplerState(*params, prompt);
+  s.state = SamplerState(*params, history.first(history.size() - num_output));
+  for (const int32_t token : history.last(num_output)) s.state.append(token);
   s.choice = choice;
-  if (params->prompt_logprobs >= 0) s.prompt.assign(prompt.begin(), prompt.end());
+  if (params->prompt_logprobs >= 0) s.prompt.assign(history.begin(), history.end());
+  s.scored = params->logprobs >= 0 || params->best_of > params->n;
   s.params = std::move(params);
   sequences_.insert_or_assign(seq, std::move(s));
 }
@@ -149,11 +152,17 @@ void LocalExecutor::draw(const StepPlan& plan, StepResult& result) {
       in.state = &s.state;
       in.choice = s.choice;
       in.position = row.position;
+      if (s.params->beam_width > 0) {
+        const int count = BeamSearch::candidates_per_beam(s.params->beam_width, s.params->stop_token_ids.size());
+        out.status = best_tokens(logits, in.vocab, count, scratch_[worker], out.candidates);
+        continue;
+      }
       const SampleResult drawn = sample(in, scratch_[worker]);
       out.status = drawn.status;
       out.token = drawn.token;
-      if (drawn.status == SampleStatus::kOk && s.params->logprobs >= 0)
-        out.status = score_token(logits, in.vocab, drawn.token, s.params->logprobs, scratch_[worker], out.logprobs);
+      if (drawn.status == SampleStatus::kOk && s.scored)
+        out.status =
+            score_token(logits, in.vocab, drawn.token, std::max(s.params->logprobs, 0), scratch_[worker], out.logprobs);
     }
   });
 }

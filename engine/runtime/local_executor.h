@@ -24,8 +24,8 @@ class LocalExecutor final : public Executor {
   };
   LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, std::vector<KvPool*> pools, const Limits& limits);
 
-  void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> prompt,
-                    uint32_t choice) override;
+  void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> history,
+                    size_t num_output, uint32_t choice) override;
   void fork_sequence(SeqId parent, SeqId child, uint32_t choice) override;
   void accept(SeqId seq, int32_t token) override;
   void drop_sequence(SeqId seq) override;
@@ -37,6 +37,7 @@ class LocalExecutor final : public Executor {
     std::shared_ptr<const SamplingParams> params;
     SamplerState state;
     uint32_t choice = 0;
+    bool scored = false;          // every token's log-probability is wanted
     std::vector<int32_t> prompt;  // kept only when prompt tokens are scored
   };
 

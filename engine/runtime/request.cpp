@@ -5,10 +5,9 @@
 
 namespace octavo {
 
-Choice::Choice(SeqId seq, int32_t index, const SamplingParams& params, const TokenTable* table,
+Choice::Choice(int32_t index, const SamplingParams& params, const TokenTable* table,
                std::shared_ptr<const StopStrings> stops)
-    : seq_(seq),
-      index_(index),
+    : index_(index),
       params_(&params),
       text_(params.detokenize ? table : nullptr, std::move(stops),
             TextOptions{params.skip_special_tokens, params.include_stop_str_in_output, false, params.min_tokens}) {}
@@ -16,6 +15,7 @@ Choice::Choice(SeqId seq, int32_t index, const SamplingParams& params, const Tok
 bool Choice::push(int32_t token, PositionLogprobs logprobs, int32_t limit, const std::vector<int32_t>& eos) {
   ++num_tokens_;
   tokens_.push_back(token);
+  cumulative_logprob_ += logprobs.chosen.logprob;
   if (params_->logprobs >= 0) logprobs_.push_back(std::move(logprobs));
 
   const auto& stop_ids = params_->stop_token_ids;
@@ -62,9 +62,33 @@ bool Choice::take(Delta& delta) {
   if (tell_finish) {
     delta.finish = finish_;
     delta.stop_reason = stop_reason_;
+    if (score_ || params_->best_of > params_->n) delta.cumulative_logprob = cumulative_logprob_;
+    delta.score = score_;
     finish_told_ = true;
   }
   return true;
+}
+
+void Choice::set_score(double cumulative_logprob, double score) {
+  cumulative_logprob_ = cumulative_logprob;
+  score_ = score;
+}
+
+void Choice::set_history(std::span<const int32_t> tokens, int32_t last) {
+  history_.reserve(tokens.size() + 1);
+  set_history(tokens);
+  history_.push_back(last);
+}
+
+void Request::keep_best() {
+  std::ranges::stable_sort(
+      choices, [](const Choice& a, const Choice& b) { return a.cumulative_logprob() > b.cumulative_logprob(); });
+  keep_first();
+}
+
+void Request::keep_first() {
+  choices.erase(choices.begin() + params->n, choices.end());
+  for (size_t i = 0; i < choices.size(); ++i) choices[i].set_index(static_cast<int32_t>(i));
 }
 
 size_t Request::live_choices() const {

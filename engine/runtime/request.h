@@ -2,11 +2,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/channel.h"
 #include "runtime/delta.h"
+#include "sample/beam.h"
 #include "sample/params.h"
 #include "text/text_stream.h"
 
@@ -19,17 +21,38 @@ struct SubmitRequest {
   std::shared_ptr<Channel> channel;
   uint64_t prefix_namespace = 0;
   int32_t priority = 0;
+  uint32_t first_choice = 0;  // number of its first sequence: with seed and position it keys the random generator
+  size_t num_output = 0;      // the last tokens of the prompt that were generated before it was forked
+  SeqId source = 0;           // the running sequence it is forked from, 0: none
+  std::shared_ptr<uint32_t> next_choice;  // the numbers left for later forks; null: a request of its own
+};
+
+// A second continuation of a sequence: of what it is when the engine thread gets there, or of its beginning.
+struct ForkRequest {
+  RequestId parent = 0;
+  int32_t choice = 0;                            // of the parent
+  std::optional<int32_t> position;               // tokens kept, prompt included; none: all
+  std::shared_ptr<const SamplingParams> params;  // null: the parent's
+  std::shared_ptr<Channel> channel;
 };
 
 // The output side of one sequence: it turns sampled tokens into released text, tokens and logprobs, and decides when
 // the sequence ends.
 class Choice {
  public:
-  Choice(SeqId seq, int32_t index, const SamplingParams& params, const TokenTable* table,
+  Choice(int32_t index, const SamplingParams& params, const TokenTable* table,
          std::shared_ptr<const StopStrings> stops);
 
-  SeqId seq() const { return seq_; }
   Finish finish() const { return finish_; }
+  double cumulative_logprob() const { return cumulative_logprob_; }  // where the executor scored the tokens
+  void set_index(int32_t index) { index_ = index; }
+  void set_score(double cumulative_logprob, double score);  // of a beam search
+
+  // All tokens, prompt included, of a choice that has ended: what a fork starts from.
+  const std::vector<int32_t>& history() const { return history_; }
+  void set_history(std::span<const int32_t> tokens) { history_.assign(tokens.begin(), tokens.end()); }
+  void set_history(std::span<const int32_t> tokens, int32_t last);
+  std::vector<int32_t> take_history() { return std::move(history_); }
 
   // Takes the next token of the sequence; returns true when it is the last one. `limit`: tokens this choice may have.
   // `eos` are the model's own end tokens: they end the text without being named as its stop reason.
@@ -42,7 +65,6 @@ class Choice {
   bool take(Delta& delta);
 
  private:
-  SeqId seq_;
   int32_t index_;
   const SamplingParams* params_;
   TextStream text_;
@@ -51,12 +73,16 @@ class Choice {
   size_t released_ = 0;
   std::string ready_text_;
   int32_t num_tokens_ = 0;
+  double cumulative_logprob_ = 0.0;
+  std::optional<double> score_;
+  std::vector<int32_t> history_;
   Finish finish_ = Finish::kNone;
   bool finish_told_ = false;
   std::variant<std::monostate, int32_t, std::string> stop_reason_;
 };
 
-// A request under way: a sequence group as its caller sees it.
+// A request under way: a sequence group as its caller sees it. `choices` are what is computed, or the hypotheses that a
+// beam search returns.
 struct Request {
   RequestId id = 0;
   std::shared_ptr<const SamplingParams> params;
@@ -68,7 +94,20 @@ struct Request {
   std::vector<Choice> choices;
   std::vector<PositionLogprobs> prompt_logprobs;  // collected chunk by chunk, entry i scores prompt token i + 1
   bool prompt_logprobs_due = false;
+  std::vector<SeqId> seqs;  // live; of a beam search: by beam
+  std::unique_ptr<BeamSearch> beams;
+  std::vector<std::span<const TokenLogprob>> candidates;  // of its beams, in the step that is committed
+  bool ranked = false;                                    // nothing is told before the best choices are known
+  // What a fork inherits.
+  uint64_t prefix_namespace = 0;
+  int32_t priority = 0;
+  size_t output_start = 0;  // of its tokens, those before it are prompt
+  std::shared_ptr<uint32_t> next_choice;
+
   size_t live_choices() const;
+  // Keeps the n likeliest choices (all have ended), likeliest first.
+  void keep_best();
+  void keep_first();  // n of them, as they stand
 };
 
 }  // namespace octavo

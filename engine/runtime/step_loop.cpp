@@ -6,43 +6,76 @@
 
 #include "base/clock.h"
 #include "base/format.h"
+#include "runtime/new_token_limit.h"
 #include "runtime/step_isolation.h"
 
 namespace octavo {
 
 StepLoop::StepLoop(SchedulerConfig config, Executor& executor, const TokenTable& table,
                    std::vector<int32_t> eos_token_ids)
-    : scheduler_(std::move(config)), executor_(executor), table_(table), eos_(std::move(eos_token_ids)) {}
+    : config_(std::move(config)),
+      scheduler_(config_),
+      executor_(executor),
+      table_(table),
+      eos_(std::move(eos_token_ids)),
+      histories_(static_cast<size_t>(config_.groups[0].num_blocks) * static_cast<size_t>(config_.block_size)) {}
 
-void StepLoop::add(RequestId id, std::vector<SeqId> seqs, SubmitRequest submit, int32_t max_new_tokens,
-                   double arrival) {
+void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
+  const SamplingParams& params = *submit.params;
+  const int32_t width = num_sequences(params);
   auto request = std::make_unique<Request>();
   request->id = id;
   request->params = submit.params;
   request->channel = std::move(submit.channel);
   request->prompt_tokens = static_cast<int32_t>(submit.prompt.size());
-  request->max_new_tokens = max_new_tokens;
+  request->max_new_tokens = new_token_limit(config_, request->prompt_tokens, width, params.max_tokens);
   request->times.arrival = arrival;
-  request->prompt_logprobs_due = submit.params->prompt_logprobs >= 0;
+  request->prompt_logprobs_due = params.prompt_logprobs >= 0;
+  request->prefix_namespace = submit.prefix_namespace;
+  request->priority = submit.priority;
+  request->output_start = submit.prompt.size() - submit.num_output;
+  request->next_choice = submit.next_choice
+                             ? std::move(submit.next_choice)
+                             : std::make_shared<uint32_t>(submit.first_choice + static_cast<uint32_t>(width));
+  request->ranked = params.best_of > params.n;
 
   std::shared_ptr<const StopStrings> stops;
-  if (!submit.params->stop.empty()) stops = std::make_shared<StopStrings>(submit.params->stop);
-  request->choices.reserve(seqs.size());
-  for (size_t i = 0; i < seqs.size(); ++i) {
-    const auto index = static_cast<int32_t>(i);
-    request->choices.emplace_back(seqs[i], index, *request->params, &table_, stops);
-    executor_.add_sequence(seqs[i], request->params, submit.prompt, static_cast<uint32_t>(index));
-    owners_[seqs[i]] = {request.get(), index};
-  }
+  if (!params.stop.empty()) stops = std::make_shared<StopStrings>(params.stop);
+  const int32_t num_choices = params.beam_width > 0 ? params.n : width;
+  request->choices.reserve(num_choices);
+  for (int32_t i = 0; i < num_choices; ++i) request->choices.emplace_back(i, params, &table_, stops);
 
   RequestSpec spec;
+  for (int32_t i = 0; i < width; ++i) spec.seqs.push_back(next_seq_++);
+  std::shared_ptr<const SamplingParams> sampling = submit.params;
+  if (submit.num_output > 0 && params.min_tokens > 0) {
+    // The sampler counts the output before the fork too; min_tokens means new ones.
+    auto longer = std::make_shared<SamplingParams>(params);
+    longer->min_tokens += static_cast<int32_t>(submit.num_output);
+    sampling = std::move(longer);
+  }
+  executor_.add_sequence(spec.seqs[0], std::move(sampling), submit.prompt, submit.num_output, submit.first_choice);
+  owners_[spec.seqs[0]] = {request.get(), 0};
+  if (params.beam_width > 0) {
+    request->seqs = {spec.seqs[0]};  // later beams are forks of it
+    request->beams =
+        std::make_unique<BeamSearch>(BeamOptions{params.beam_width, params.n, request->max_new_tokens,
+                                                 params.length_penalty, params.early_stopping, params.stop_token_ids});
+  } else {
+    request->seqs = spec.seqs;
+    for (int32_t i = 1; i < width; ++i) {
+      executor_.fork_sequence(spec.seqs[0], spec.seqs[i], submit.first_choice + static_cast<uint32_t>(i));
+      owners_[spec.seqs[i]] = {request.get(), i};
+    }
+  }
+
   spec.id = id;
-  spec.seqs = std::move(seqs);
   spec.prompt = std::move(submit.prompt);
   spec.prefix_namespace = submit.prefix_namespace;
   spec.priority = submit.priority;
-  spec.max_new_tokens = max_new_tokens;
+  spec.max_new_tokens = request->max_new_tokens;
   spec.prompt_logits = request->prompt_logprobs_due;
+  spec.source = submit.source;
   requests_.emplace(id, std::move(request));
   scheduler_.add(std::move(spec));
 }
@@ -50,8 +83,8 @@ void StepLoop::add(RequestId id, std::vector<SeqId> seqs, SubmitRequest submit, 
 void StepLoop::cancel(RequestId id) {
   const auto it = requests_.find(id);
   if (it == requests_.end()) return;
-  scheduler_.cancel(id);
   end_request(*it->second, Finish::kAbort, nullptr);
+  scheduler_.cancel(id);
   publish();
 }
 
@@ -136,31 +169,57 @@ void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
     if (all.size() < first + scores.scores.size()) all.resize(first + scores.scores.size());
     std::copy(scores.scores.begin(), scores.scores.end(), all.begin() + static_cast<std::ptrdiff_t>(first));
   }
+  searching_.clear();
   for (size_t i = 0; i < plan.samples.size(); ++i) {
     const SampleRow& sample = plan.samples[i];
     const SampleOutput& output = result.samples[i];
     const auto owner = owners_.find(sample.state);
     if (owner == owners_.end()) continue;  // cancelled while the step ran
     Request& request = *owner->second.request;
-    Choice& choice = request.choices[owner->second.choice];
+    const SeqId parent = plan.rows[sample.row].seq;
     if (output.status != SampleStatus::kOk) {
-      fault(request, sample.state, output.status, sample.position);
+      std::erase(searching_, &request);
+      fault(request, parent, output.status, sample.position);
       continue;
     }
-    executor_.accept(sample.state, output.token);
-    const bool last = choice.push(output.token, output.logprobs, request.max_new_tokens, eos_);
-    outcome_.outcomes.push_back({sample.state, sample.state, output.token, last});
-    ++stats_.generation_tokens;
     if (request.times.first_token == 0) request.times.first_token = now;
     request.times.last_token = now;
-    tell(request);
-    if (last) {
-      executor_.drop_sequence(sample.state);
-      owners_.erase(sample.state);
-      if (request.live_choices() == 0) requests_.erase(request.id);
+    if (request.beams) {
+      // All of its beams are sampled in one step.
+      if (request.candidates.empty()) {
+        searching_.push_back(&request);
+        request.candidates.resize(request.seqs.size());
+      }
+      request.candidates[owner->second.index] = output.candidates;
+    } else {
+      commit_choice(request, owner->second.index, parent, sample.state, output);
     }
   }
+  for (Request* request : searching_) commit_beams(*request);
   scheduler_.commit(plan.step, outcome_);
+}
+
+// The sequence `seq` got a token; it is `parent`, or forks it: then it shares the prompt.
+void StepLoop::commit_choice(Request& request, int32_t index, SeqId parent, SeqId seq, const SampleOutput& output) {
+  Choice& choice = request.choices[index];
+  executor_.accept(seq, output.token);
+  const bool last = choice.push(output.token, output.logprobs, request.max_new_tokens, eos_);
+  outcome_.outcomes.push_back({parent, seq, output.token, last});
+  ++stats_.generation_tokens;
+  if (last) {
+    const auto before = scheduler_.tokens(parent);
+    choice.set_history(before, output.token);
+    drop_sequence(seq);
+    std::erase(request.seqs, seq);
+  }
+  const bool over = last && request.seqs.empty();
+  if (!request.ranked) {
+    tell(request, choice);
+  } else if (over) {
+    request.keep_best();
+    tell(request);
+  }
+  if (over) forget(request);
 }
 
 // One request's own fault: it ends, the company's step counts.
@@ -197,35 +256,62 @@ void StepLoop::fail_step(const StepPlan& plan, const Refusal& why) {
 }
 
 void StepLoop::end_request(Request& request, Finish why, const Refusal* error) {
-  for (Choice& choice : request.choices) {
-    if (choice.finish() != Finish::kNone) continue;
-    choice.end(why);
-    executor_.drop_sequence(choice.seq());
-    owners_.erase(choice.seq());
+  for (Choice& choice : request.choices) choice.end(why);
+  for (const SeqId seq : request.seqs) {
+    const Owner owner = owners_.at(seq);
+    // A branch that has not been sampled yet is no more than its prompt.
+    auto tokens = scheduler_.tokens(seq);
+    if (tokens.empty()) tokens = scheduler_.tokens(request.seqs[0]);
+    if (why == Finish::kAbort && !request.beams) request.choices[owner.index].set_history(tokens);
+    drop_sequence(seq);
+  }
+  request.seqs.clear();
+  if (request.ranked) {
+    std::ranges::stable_partition(request.choices, [&](const Choice& c) { return c.finish() == why; });
+    request.keep_first();
   }
   tell(request);
   if (error) {
     for (Delta& delta : outgoing(request.channel))
       if (delta.id == request.id && delta.finish == Finish::kError) delta.error = *error;
   }
+  forget(request);
+}
+
+void StepLoop::drop_sequence(SeqId seq) {
+  executor_.drop_sequence(seq);
+  owners_.erase(seq);
+}
+
+// All of it has been told: what remains are the histories that may be forked.
+void StepLoop::forget(Request& request) {
+  for (size_t i = 0; i < request.choices.size(); ++i) {
+    std::vector<int32_t> tokens = request.choices[i].take_history();
+    if (tokens.empty()) continue;
+    histories_.keep(request.id, static_cast<int32_t>(i),
+                    {std::move(tokens), request.output_start, request.params, request.prefix_namespace,
+                     request.priority, request.next_choice});
+  }
   requests_.erase(request.id);
 }
 
 void StepLoop::tell(Request& request) {
-  for (Choice& choice : request.choices) {
-    Delta delta;
-    if (!choice.take(delta)) continue;
-    delta.id = request.id;
-    delta.prompt_tokens = request.prompt_tokens;
-    delta.cached_tokens = request.cached_tokens;
-    delta.times = request.times;
-    if (request.prompt_logprobs_due) {
-      delta.has_prompt_logprobs = true;
-      delta.prompt_logprobs = std::move(request.prompt_logprobs);
-      request.prompt_logprobs_due = false;
-    }
-    outgoing(request.channel).push_back(std::move(delta));
+  for (Choice& choice : request.choices) tell(request, choice);
+}
+
+void StepLoop::tell(Request& request, Choice& choice) {
+  Delta delta;
+  if (!choice.take(delta)) return;
+  delta.id = request.id;
+  delta.prompt_tokens = request.prompt_tokens;
+  delta.cached_tokens = request.cached_tokens;
+  delta.times = request.times;
+  if (request.prompt_logprobs_due) {
+    delta.has_prompt_logprobs = true;
+    delta.prompt_logprobs = std::move(request.prompt_logprobs);
+    request.prompt_logprobs_due = false;
   }
+  outgoing(request.channel).push_back(std::move(delta));
 }
 
 std::vector<Delta>& StepLoop::outgoing(const std::shared_ptr<Channel>& channel) {

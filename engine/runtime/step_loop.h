@@ -2,10 +2,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "runtime/executor.h"
+#include "runtime/finished_histories.h"
 #include "runtime/request.h"
 #include "sched/scheduler.h"
 #include "text/token_table.h"
@@ -32,7 +34,9 @@ class StepLoop {
  public:
   StepLoop(SchedulerConfig config, Executor& executor, const TokenTable& table, std::vector<int32_t> eos_token_ids);
 
-  void add(RequestId id, std::vector<SeqId> seqs, SubmitRequest submit, int32_t max_new_tokens, double arrival);
+  void add(RequestId id, SubmitRequest submit, double arrival);
+  // Submits a continuation of another request's sequence. What is wrong with it is told through its channel.
+  void fork(RequestId id, ForkRequest fork, double arrival);
   void cancel(RequestId id);
   // Ends every request of the channel, whose consumer has gone.
   void cancel_channel(const Channel* channel);
@@ -48,13 +52,22 @@ class StepLoop {
  private:
   bool take_events();  // true when requests ended
   void commit(const StepPlan& plan, const StepResult& result);
+  void commit_choice(Request& request, int32_t index, SeqId parent, SeqId seq, const SampleOutput& output);
+  void commit_beams(Request& request);
+  void answer_with_beams(Request& request);
   void fault(Request& request, SeqId seq, SampleStatus status, int32_t position);
   void fail_step(const StepPlan& plan, const Refusal& why);
   void end_request(Request& request, Finish why, const Refusal* error);
+  void forget(Request& request);
+  void drop_sequence(SeqId seq);
+  std::optional<Refusal> start_of_fork(const ForkRequest& fork, SubmitRequest& submit);
+  void refuse(RequestId id, const SubmitRequest& submit, int32_t n, const Refusal& why, double arrival);
   void tell(Request& request);
+  void tell(Request& request, Choice& choice);
   std::vector<Delta>& outgoing(const std::shared_ptr<Channel>& channel);
   void publish();
 
+  SchedulerConfig config_;
   Scheduler scheduler_;
   Executor& executor_;
   const TokenTable& table_;
@@ -62,15 +75,18 @@ class StepLoop {
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
   struct Owner {
     Request* request;
-    int32_t choice;
+    int32_t index;  // of its choice or beam
   };
   std::unordered_map<SeqId, Owner> owners_;
+  FinishedHistories histories_;
+  SeqId next_seq_ = 1;
   struct Outgoing {
     std::shared_ptr<Channel> channel;
     std::vector<Delta> deltas;
   };
   std::vector<Outgoing> outgoing_;  // one entry per channel, cleared by publish()
   StepOutcome outcome_;
+  std::vector<Request*> searching_;  // beam searches that the step sampled
   static constexpr int kRetries = 2;
   int unexplained_failures_ = 0;  // in a row: steps that threw though none of their rows does alone
   LoopStats stats_;

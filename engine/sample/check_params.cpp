@@ -99,11 +99,50 @@ Check check_stops(const SamplingParams& p) {
   return at_most("stop", "bytes", bytes, kMaxStopBytes);
 }
 
+Check check_sequences(const SamplingParams& p) {
+  if (Check bad = in_range("n", p.n, 1, INT32_MAX)) return bad;
+  if (Check bad = in_range("beam_width", p.beam_width, 0, INT32_MAX)) return bad;
+  if (p.beam_width > 0) return {};
+  if (p.best_of == 0) return {};
+  return in_range("best_of", p.best_of, p.n, INT32_MAX);
+}
+
+// A beam search takes the likeliest tokens by the model's own probabilities: what would change these, or end a text
+// before its hypothesis is chosen, has no place in it.
+Check check_beams(const SamplingParams& p, int vocab) {
+  if (p.beam_width == 0) return {};
+  const auto unfit = [](const char* param, bool set, auto value) -> Check {
+    if (!set) return {};
+    return refuse(param, value, 0, cat(param, " cannot be used with beam search, got ", value));
+  };
+  if (Check bad = unfit("best_of", p.best_of != 0, p.best_of)) return bad;
+  if (Check bad = unfit("temperature", p.temperature != 0.0f && p.temperature != 1.0f, p.temperature)) return bad;
+  if (Check bad = unfit("top_p", p.top_p != 1.0f, p.top_p)) return bad;
+  if (Check bad = unfit("top_k", p.top_k > 0, p.top_k)) return bad;
+  if (Check bad = unfit("min_p", p.min_p != 0.0f, p.min_p)) return bad;
+  if (Check bad = unfit("repetition_penalty", p.repetition_penalty != 1.0f, p.repetition_penalty)) return bad;
+  if (Check bad = unfit("presence_penalty", p.presence_penalty != 0.0f, p.presence_penalty)) return bad;
+  if (Check bad = unfit("frequency_penalty", p.frequency_penalty != 0.0f, p.frequency_penalty)) return bad;
+  if (Check bad = unfit("min_tokens", p.min_tokens != 0, p.min_tokens)) return bad;
+  if (Check bad = unfit("logprobs", p.logprobs >= 0, p.logprobs)) return bad;
+  if (Check bad = unfit("logit_bias", !p.logit_bias.empty(), p.logit_bias.size())) return bad;
+  if (Check bad = unfit("allowed_token_ids", !p.allowed_token_ids.empty(), p.allowed_token_ids.size())) return bad;
+  if (Check bad = unfit("bad_words", !p.bad_words.empty(), p.bad_words.size())) return bad;
+  if (Check bad = unfit("stop", !p.stop.empty(), p.stop.size())) return bad;
+  if (Check bad = in_range("length_penalty", p.length_penalty, -kMaxLengthPenalty, kMaxLengthPenalty)) return bad;
+  if (Check bad = in_range("n", p.n, 1, p.beam_width)) return bad;
+  // Every beam needs a token to go on with, even after one position and without the end tokens.
+  const auto most = static_cast<int32_t>(vocab - static_cast<int64_t>(p.stop_token_ids.size()));
+  return in_range("beam_width", p.beam_width, 1, most);
+}
+
 }  // namespace
 
 std::optional<Refusal> check_params(const SamplingParams& params, int vocab) {
   if (Check bad = check_numbers(params, vocab)) return bad;
+  if (Check bad = check_sequences(params)) return bad;
   if (Check bad = check_tokens(params, vocab)) return bad;
+  if (Check bad = check_beams(params, vocab)) return bad;
   return check_stops(params);
 }
 

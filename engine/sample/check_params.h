@@ -12,6 +12,7 @@ inline constexpr float kMinRepetitionPenalty = 0.01f;
 inline constexpr float kMaxRepetitionPenalty = 100.0f;
 inline constexpr float kMaxPenalty = 2.0f;  // presence and frequency, either sign
 inline constexpr float kMaxLogitBias = 100.0f;
+inline constexpr float kMaxLengthPenalty = 100.0f;  // of beams, either sign
 inline constexpr int kMaxStopStrings = 1024;
 inline constexpr int kMaxStopBytes = 1 << 16;  // all stop strings together
 inline constexpr int kMaxBadWords = 4096;

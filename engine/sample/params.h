@@ -1,10 +1,18 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace octavo {
+
+// When a beam search ends, once there are as many finished hypotheses as beams.
+enum class EarlyStopping : uint8_t {
+  kNo,     // when no beam looks as if it could still do better at the length it has
+  kYes,    // at once
+  kNever,  // when no beam can do better at any length up to max_tokens
+};
 
 // How one request's tokens are chosen. Checked in Python (SamplingParams) and again by check_params.
 struct SamplingParams {
@@ -15,7 +23,12 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // over prompt and output
   float presence_penalty = 0.0f;    // over output
   float frequency_penalty = 0.0f;   // over output
-  uint64_t seed = 0;                // always set: Python draws fresh entropy when the user gives none
+  int32_t n = 1;                    // sequences that are answered with
+  int32_t best_of = 0;              // sequences that are computed, the n most likely are kept; 0: n
+  int32_t beam_width = 0;           // above 0: beam search with so many beams, the n best hypotheses are kept
+  float length_penalty = 1.0f;      // of beams: a hypothesis scores its log-probability / length^length_penalty
+  EarlyStopping early_stopping = EarlyStopping::kNo;
+  uint64_t seed = 0;  // always set: Python draws fresh entropy when the user gives none
   int32_t max_tokens = 16;
   int32_t min_tokens = 0;        // stop tokens are masked until then
   int32_t logprobs = -1;         // -1: none, 0: the chosen token's, k: and the k best
@@ -29,5 +42,10 @@ struct SamplingParams {
   bool skip_special_tokens = true;
   bool detokenize = true;
 };
+
+// The sequences that a request with these parameters computes side by side.
+inline int32_t num_sequences(const SamplingParams& p) {
+  return p.beam_width > 0 ? p.beam_width : std::max(p.n, p.best_of);
+}
 
 }  // namespace octavo

@@ -42,6 +42,15 @@ bool Scheduler::Impl::ready(const SequenceGroup& g, const Sequence& lead) const 
   return lead.written(next_step) >= g.common || (lead.planned >= g.common && g.common % config.block_size == 0);
 }
 
+// The sequence that `g` is a fork of, while it holds blocks that may be shared.
+const Sequence* Scheduler::Impl::running_source(SequenceGroup& g) const {
+  const Sequence* source = g.source == 0 ? nullptr : find_sequence(g.source);
+  if (source == nullptr || !source->started || source->group->evicting || source->group->ns != g.ns) return nullptr;
+  const auto& own = g.branches[0]->tokens;
+  g.common = static_cast<int32_t>(std::ranges::mismatch(own, source->tokens).in1 - own.begin());
+  return source;
+}
+
 // True: `g` waits for a running request that computes at least a block more of its prompt than the `matched` tokens
 // that are cached. False: it starts now, from `source` when that is not null.
 bool Scheduler::Impl::follow(SequenceGroup& g, const Sequence*& source) {
@@ -238,6 +247,7 @@ Scheduler::Impl::Admit Scheduler::Impl::try_admit(StepSlot& slot, SequenceGroup&
   constexpr StepId kRetrySteps = 8;
   if (!running.empty() && next_step < g.blocked_step + kRetrySteps && room(0) <= g.blocked_room) return Admit::kNoRoom;
   find_prefix(seq);
+  if (source == nullptr) source = running_source(g);
   if (source == nullptr && follow(g, source)) return Admit::kFollows;
   if (!running.empty() && !has_room(g, source)) {
     g.blocked_room = room(0);

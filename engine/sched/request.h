@@ -15,6 +15,8 @@ struct RequestSpec {
   int32_t priority = 0;           // smaller runs first (vLLM's meaning)
   int32_t max_new_tokens = 1;     // per branch
   bool prompt_logits = false;     // logits for every prompt token: the prompt is recomputed even where it is cached
+  SeqId source = 0;  // a sequence that has the beginning of the prompt in common: while it runs, its blocks are shared
+                     // whether or not they are indexed (0: none)
 };
 
 }  // namespace octavo

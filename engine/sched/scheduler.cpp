@@ -124,6 +124,7 @@ void Scheduler::Impl::add(RequestSpec spec) {
   g->prompt_size = static_cast<int32_t>(spec.prompt.size());
   g->max_new_tokens = spec.max_new_tokens;
   g->prompt_logits = spec.prompt_logits;
+  g->source = spec.source;
   g->seq_ids = std::move(spec.seqs);
 
   auto seq = std::make_unique<Sequence>();
@@ -229,6 +230,10 @@ std::optional<Refusal> Scheduler::check(const RequestSpec& spec) const { return 
 void Scheduler::add(RequestSpec spec) { impl_->add(std::move(spec)); }
 void Scheduler::cancel(RequestId id) { impl_->cancel(id); }
 bool Scheduler::has_work() const { return !impl_->groups.empty() || !impl_->in_flight.empty(); }
+std::span<const int32_t> Scheduler::tokens(SeqId id) const {
+  const Sequence* seq = impl_->find_sequence(id);
+  return seq == nullptr ? std::span<const int32_t>() : seq->tokens;
+}
 const StepPlan* Scheduler::plan() { return impl_->plan(); }
 void Scheduler::commit(StepId step, const StepOutcome& outcome) { impl_->commit(step, outcome); }
 void Scheduler::rollback(StepId step) { impl_->rollback(step); }

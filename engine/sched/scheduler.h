@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/errors.h"
@@ -71,6 +72,8 @@ class Scheduler {
   // the cancelled rows write.
   void cancel(RequestId id);
   bool has_work() const;      // anything waiting, running or in flight
+  // Prompt and committed output of a sequence, valid until the next call; empty when there is no such sequence.
+  std::span<const int32_t> tokens(SeqId id) const;
 
   // The next step, or null when nothing can be planned now. It changes no table: it holds a reservation. The plan
   // stays valid until its commit or rollback. At most config.depth plans are in flight.

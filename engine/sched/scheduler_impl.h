@@ -56,6 +56,7 @@ struct Scheduler::Impl {
   void admit(StepSlot& slot);
   enum class Admit { kYes, kFollows, kNoRoom };
   Admit try_admit(StepSlot& slot, SequenceGroup& g);
+  const Sequence* running_source(SequenceGroup& g) const;
   bool follow(SequenceGroup& g, const Sequence*& source);
   SequenceGroup* find_leader(const SequenceGroup& g, int32_t& common) const;
   void lend_priority(const SequenceGroup& follower, SequenceGroup& leader);

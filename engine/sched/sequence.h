@@ -55,6 +55,7 @@ struct SequenceGroup {
   int32_t prompt_size = 0;
   int32_t max_new_tokens = 0;
   bool prompt_logits = false;
+  SeqId source = 0;  // shares its blocks when the group is admitted, 0: none
 
   std::vector<std::unique_ptr<Sequence>> branches;
   bool running = false;

@@ -13,12 +13,12 @@ VOCAB = 96
 EOS = 1
 
 
-def tiny_config() -> _engine.ModelConfig:
+def tiny_config(positions: int = 512) -> _engine.ModelConfig:
     config = _engine.ModelConfig()
     config.architecture = "llama"
     config.num_layers, config.hidden, config.intermediate = 2, 64, 128
     config.heads, config.kv_heads, config.head_dim = 4, 2, 16
-    config.vocab, config.max_positions = VOCAB, 512
+    config.vocab, config.max_positions = VOCAB, positions
     config.tied_embeddings = True
     config.eos_token_ids = [EOS]
     rope = _engine.RopeConfig()
@@ -58,9 +58,9 @@ def tiny_table() -> _engine.TokenTable:
     )
 
 
-def make_engine(**options: object) -> _engine.Engine:
+def make_engine(positions: int = 512, **options: object) -> _engine.Engine:
     settings: dict[str, object] = {"num_blocks": 64, "max_num_seqs": 16, "threads": 1} | options
-    engine = _engine.Engine(tiny_config(), tiny_weights(), **settings)
+    engine = _engine.Engine(tiny_config(positions), tiny_weights(), **settings)
     engine.start(tiny_table())
     return engine
 
