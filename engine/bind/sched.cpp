@@ -177,6 +177,13 @@ void bind_sched(nb::module_& m) {
           nb::arg("id"), nb::arg("seqs"), nb::arg("prompt"), nb::kw_only(), nb::arg("namespace") = 0,
           nb::arg("priority") = 0, nb::arg("max_new_tokens") = 1, nb::arg("prompt_logits") = false,
           nb::arg("source") = 0)
+      .def(
+          "tokens",
+          [](const Scheduler& self, SeqId id) {
+            const auto tokens = self.tokens(id);
+            return std::vector<int32_t>(tokens.begin(), tokens.end());
+          },
+          nb::arg("seq"), "Prompt and committed output of a sequence.")
       .def("cancel", &Scheduler::cancel, nb::arg("id"))
       .def("has_work", &Scheduler::has_work)
       .def(

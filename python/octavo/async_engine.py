@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
+from octavo.fork_point import fork_point
 from octavo.loading import LoadedModel, load
 from octavo.models.hub import DEFAULT_MODEL
 from octavo.output_builder import OutputBuilder
@@ -41,7 +43,7 @@ class AsyncEngine:
         else:
             self.model = load(EngineArgs.from_kwargs({"model": model, **kwargs}))
         self._readers: dict[int, LoopReader] = {}
-        self._requests: dict[str, TokenStream] = {}
+        self._requests: dict[str, tuple[TokenStream, OutputBuilder]] = {}
         self._counter = itertools.count()
 
     @property
@@ -111,14 +113,58 @@ class AsyncEngine:
             OctavoError: it failed in the engine.
         """
         params = sampling_params if sampling_params is not None else self.model.default_sampling_params()
-        name = request_id if request_id is not None else f"octavo-{next(self._counter)}"
-        if name in self._requests:
-            raise InvalidArgumentError(
-                f"request_id {name!r} is in use by a request that runs", param="request_id"
-            )
+        name = self._name(request_id)
         ready = (await self._prepare(prompt)).truncated(params)
-        builder = OutputBuilder(self.model, name, ready.text, ready.ids, params)
-        stream = self._requests[name] = self.submit(ready.ids, params, priority=priority)
+        stream = self.submit(ready.ids, params, priority=priority)
+        builder = OutputBuilder(self.model, name, ready.text, ready.ids, params, stream.id)
+        async with aclosing(self._outputs(stream, builder, params)) as outputs:
+            async for output in outputs:
+                yield output
+
+    def fork(
+        self,
+        request: RequestOutput | str,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        *,
+        choice: int = 0,
+        position: int | None = None,
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """Continue a request a second time, while it runs or when it has ended; see ``LLM.fork``.
+
+        It starts at once. What was computed is shared: full blocks of the cache are neither computed nor copied again.
+
+        Args:
+            request: an output that ``generate`` or ``fork`` yielded, or the id of a request that runs.
+            sampling_params: None is those of the request.
+            request_id: a name to ``abort`` the fork by.
+            choice: which of its completions.
+            position: how many tokens are kept, prompt included; None is what has been yielded or taken in so far.
+
+        Returns:
+            A generator as ``generate`` gives; the prompt of its outputs is what was kept.
+
+        Raises:
+            InvalidArgumentError: the position or choice is not there, or no such request runs. Iterating raises it
+                where the engine has forgotten the request.
+        """
+        if isinstance(request, str):
+            if request not in self._requests:
+                raise InvalidArgumentError(
+                    f"no request runs under the id {request!r}: give its output", param="request"
+                )
+            request = self._requests[request][1].output()
+        name = self._name(request_id)
+        point = fork_point(request, sampling_params, choice, position)
+        stream = self.attach().fork(point, max_backlog=MAX_BACKLOG)
+        builder = OutputBuilder(self.model, name, None, point.ids, point.params, stream.id)
+        return self._outputs(stream, builder, point.params)
+
+    async def _outputs(
+        self, stream: TokenStream, builder: OutputBuilder, params: SamplingParams
+    ) -> AsyncGenerator[RequestOutput, None]:
+        name = builder.output().request_id
+        self._requests[name] = (stream, builder)
         try:
             while not builder.finished:
                 for delta in await stream.next():
@@ -138,8 +184,8 @@ class AsyncEngine:
 
         Ids that nobody runs are ignored.
         """
-        if stream := self._requests.get(request_id):
-            stream.cancel()
+        if request := self._requests.get(request_id):
+            request[0].cancel()
 
     def stats(self) -> dict[str, Any]:
         """Counters and gauges of the engine, as of its last step."""
@@ -152,6 +198,14 @@ class AsyncEngine:
             reader.close()
         self._readers.clear()
         self.model.shutdown()
+
+    def _name(self, request_id: str | None) -> str:
+        name = request_id if request_id is not None else f"octavo-{next(self._counter)}"
+        if name in self._requests:
+            raise InvalidArgumentError(
+                f"request_id {name!r} is in use by a request that runs", param="request_id"
+            )
+        return name
 
     async def _prepare(self, prompt: Any) -> Prompt:
         text = prompt.get("prompt") if isinstance(prompt, dict) else prompt

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from octavo import _engine
 from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
+from octavo.fork_point import fork_point
 from octavo.loading import LoadedModel, load
 from octavo.models.hub import DEFAULT_MODEL
 from octavo.output_builder import OutputBuilder
@@ -127,6 +128,45 @@ class LLM:
             prompt.text = template.tokenizer.decode(prompt.ids, skip_special_tokens=False)
         return self._run(ready, sampling_params, use_tqdm, None)
 
+    def fork(
+        self,
+        request: RequestOutput,
+        sampling_params: SamplingParams | None = None,
+        *,
+        choice: int = 0,
+        position: int | None = None,
+        use_tqdm: bool | Callable[..., Any] = False,
+    ) -> RequestOutput:
+        """Continue a completion a second time, from its end or from a token within it.
+
+        What was computed is shared: full blocks of the cache are neither computed nor copied again, as long as they
+        are cached. With the same seed a fork draws other random numbers than its parent and its siblings; penalties
+        go on counting what was generated before.
+
+        Args:
+            request: what ``generate``, ``chat`` or ``fork`` returned.
+            sampling_params: None is those of the request. ``max_tokens`` and ``min_tokens`` count new tokens.
+            choice: which of its completions.
+            position: how many tokens are kept, prompt included; None is all of them.
+
+        Returns:
+            An output whose prompt is what was kept.
+
+        Raises:
+            InvalidArgumentError: the position or choice is not there, or the engine has forgotten the request: it
+                remembers about as many tokens as the cache holds.
+        """
+        point = fork_point(request, sampling_params, choice, position)
+
+        def start(channel: _engine.Channel) -> Iterator[tuple[int, OutputBuilder]]:
+            fork = self.model.fork(point, channel)
+            yield fork, self._builder(None, point.ids, point.params, fork)
+
+        builder = self._complete(start, 1, use_tqdm)[0]
+        if builder.error is not None:
+            raise builder.error
+        return builder.output()
+
     def get_tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
         return self.model.require_tokenizer("get_tokenizer")
@@ -212,6 +252,31 @@ class LLM:
                 param="priority",
             )
         prompts = [prompt.truncated(p) for prompt, p in zip(prompts, params, strict=True)]
+
+        def start(channel: _engine.Channel) -> Iterator[tuple[int, OutputBuilder]]:
+            for i, (prompt, p) in enumerate(zip(prompts, params, strict=True)):
+                request = self.model.submit(prompt.ids, p, channel, priority=priority[i] if priority else 0)
+                yield request, self._builder(prompt.text, prompt.ids, p, request)
+
+        builders = self._complete(start, len(prompts), use_tqdm)
+        for builder in builders:
+            if builder.error is not None:
+                output = builder.output()
+                warnings.warn(f"request {output.request_id} failed: {builder.error}", stacklevel=3)
+        return [builder.output() for builder in builders]
+
+    def _builder(
+        self, text: str | None, ids: list[int], params: SamplingParams, request: int
+    ) -> OutputBuilder:
+        return OutputBuilder(self.model, str(next(self._counter)), text, ids, params, request)
+
+    def _complete(
+        self,
+        start: Callable[[_engine.Channel], Iterator[tuple[int, OutputBuilder]]],
+        count: int,
+        use_tqdm: bool | Callable[..., Any],
+    ) -> list[OutputBuilder]:
+        """Wait for ``count`` requests that ``start`` submits; an interrupt aborts them all."""
         self.model.check_alive()
         channel = self.model.engine.open_channel()
         running: dict[int, OutputBuilder] = {}
@@ -219,21 +284,15 @@ class LLM:
         with self.model.waiting(), contextlib.ExitStack() as at_end:
             at_end.callback(self.model.engine.close_channel, channel)
             at_end.callback(self._abort, channel, running)
-            for i, (prompt, p) in enumerate(zip(prompts, params, strict=True)):
-                request = self.model.submit(prompt.ids, p, channel, priority=priority[i] if priority else 0)
-                builder = OutputBuilder(self.model, str(next(self._counter)), prompt.text, prompt.ids, p)
+            for request, builder in start(channel):
                 running[request] = builder
                 builders.append(builder)
-            with Progress(len(builders), use_tqdm) as progress:
+            with Progress(count, use_tqdm) as progress:
                 while running:
                     channel.wait(_WAIT_MS)
                     for builder in _take_in(channel, running):
                         progress.finished(builder.output())
-        for builder in builders:
-            if builder.error is not None:
-                output = builder.output()
-                warnings.warn(f"request {output.request_id} failed: {builder.error}", stacklevel=3)
-        return [builder.output() for builder in builders]
+        return builders
 
     def _abort(self, channel: _engine.Channel, running: dict[int, OutputBuilder]) -> None:
         """Cancel and wait until each request has ended, so that nothing it held is in use any more."""

@@ -19,6 +19,7 @@ from octavo import _engine, checks, memory
 from octavo.chat import ChatTemplate
 from octavo.engine_args import EngineArgs
 from octavo.errors import EngineDeadError, InvalidArgumentError, ModelError
+from octavo.fork_point import ForkPoint
 from octavo.models import hub
 from octavo.models.checkpoint import Checkpoint, ModelInfo, describe, open_checkpoint
 from octavo.models.config import from_hugging_face
@@ -132,15 +133,27 @@ class LoadedModel:
             RefusedError: it can never be served, with the numbers.
         """
         self.check_alive()
+        native = self._native(params, len(ids))
+        return self.engine.submit(ids, native, channel, namespace=namespace, priority=priority)
+
+    def fork(self, point: ForkPoint, channel: _engine.Channel) -> int:
+        """Continue a request's choice a second time; like ``submit``."""
+        self.check_alive()
+        native = self._native(point.params, len(point.ids))
+        return self.engine.fork(
+            point.engine_id, channel, params=native, choice=point.choice, position=len(point.ids)
+        )
+
+    def _native(self, params: SamplingParams, prompt_tokens: int) -> _engine.SamplingParams:
         native = params.to_engine(
             vocab_size=self.vocab_size,
             eos_token_ids=self.eos_token_ids,
             tokenizer=self.tokenizer,
-            max_new_tokens=max(1, self.max_model_len - len(ids)),
+            max_new_tokens=max(1, self.max_model_len - prompt_tokens),
         )
         if params.seed is None and self._seeds is not None:
             native.seed = self._seeds.getrandbits(64)
-        return self.engine.submit(ids, native, channel, namespace=namespace, priority=priority)
+        return native
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:

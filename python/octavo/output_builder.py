@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from octavo.errors import OctavoError, from_engine
-from octavo.outputs import CompletionOutput, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
+from octavo.outputs import (
+    CompletionOutput,
+    Logprob,
+    PositionLogprobs,
+    RequestMetrics,
+    RequestOrigin,
+    RequestOutput,
+)
 
 if TYPE_CHECKING:
     from octavo import _engine
@@ -22,13 +29,21 @@ class OutputBuilder:
     """
 
     def __init__(
-        self, model: LoadedModel, request_id: str, prompt: str | None, ids: list[int], params: SamplingParams
+        self,
+        model: LoadedModel,
+        request_id: str,
+        prompt: str | None,
+        ids: list[int],
+        params: SamplingParams,
+        engine_id: int,
     ) -> None:
         self._tokenizer = model.tokenizer
         self._end_tokens = set(model.eos_token_ids) - set(params.stop_token_ids or ())
         self._output = RequestOutput(
             request_id, prompt, ids, outputs=[CompletionOutput(i) for i in range(params.n)]
         )
+        generated = [choice.token_ids for choice in self._output.outputs]
+        self._output.origin = RequestOrigin(engine_id, params, generated)
         self._taken = [(0, 0)] * params.n  # tokens and characters of each choice that take_new has handed out
         self.error: OctavoError | None = None
 
@@ -48,6 +63,8 @@ class OutputBuilder:
         if (logprobs := delta.logprobs) is not None:
             choice.logprobs = [*(choice.logprobs or []), *map(self._position, logprobs)]
             choice.cumulative_logprob = (choice.cumulative_logprob or 0.0) + sum(p[1] for p in logprobs)
+        if delta.cumulative_logprob is not None:
+            choice.cumulative_logprob, choice.score = delta.cumulative_logprob, delta.score
         if (prompt_logprobs := delta.prompt_logprobs) is not None:
             out.prompt_logprobs = [None if p is None else self._position(p) for p in prompt_logprobs]
         out.num_cached_tokens = delta.cached_tokens
@@ -82,6 +99,7 @@ class OutputBuilder:
                 token_ids=c.token_ids[tokens:],
                 cumulative_logprob=c.cumulative_logprob,
                 logprobs=None if c.logprobs is None else c.logprobs[tokens:],
+                score=c.score,
                 finish_reason=c.finish_reason,
                 stop_reason=c.stop_reason,
             )
@@ -96,6 +114,7 @@ class OutputBuilder:
             finished=out.finished,
             metrics=out.metrics,
             num_cached_tokens=out.num_cached_tokens,
+            origin=out.origin,
         )
 
     def _position(self, entry: tuple[int, float, int, list[tuple[int, float, int]]]) -> PositionLogprobs:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from octavo.sampling_params import SamplingParams
 
 
 @dataclass
@@ -46,7 +50,8 @@ class CompletionOutput:
         index: which of the n continuations.
         text: the generated text, without the stop string unless it was asked for.
         token_ids: the generated token ids.
-        cumulative_logprob: sum of the tokens' logprobs, None unless logprobs were asked for.
+        cumulative_logprob: sum of the tokens' logprobs, None unless logprobs, best_of or beams were asked for.
+        score: of a beam search: cumulative_logprob divided by the length to the power of length_penalty.
         logprobs: one map per token, None unless asked for.
         finish_reason: "stop", "length", "abort" or "error"; None while it runs.
         stop_reason: the stop string or stop token id that ended it; None for the model's own end token.
@@ -57,11 +62,27 @@ class CompletionOutput:
     token_ids: list[int] = field(default_factory=list)
     cumulative_logprob: float | None = None
     logprobs: list[PositionLogprobs] | None = None
+    score: float | None = None
     finish_reason: str | None = None
     stop_reason: int | str | None = None
 
     def finished(self) -> bool:
         return self.finish_reason is not None
+
+
+@dataclass
+class RequestOrigin:
+    """Where an output comes from: what a fork of it starts with.
+
+    Attributes:
+        engine_id: the engine's number for the request.
+        params: its sampling parameters.
+        token_ids: of each choice, what has been generated so far. They grow with the request.
+    """
+
+    engine_id: int
+    params: SamplingParams
+    token_ids: list[list[int]]
 
 
 @dataclass
@@ -77,6 +98,7 @@ class RequestOutput:
         finished: whether all of them are complete.
         metrics: when things happened.
         num_cached_tokens: prompt tokens whose keys and values were already in the cache.
+        origin: what ``fork`` needs; None in a copy that was pickled.
     """
 
     request_id: str
@@ -87,3 +109,7 @@ class RequestOutput:
     finished: bool = False
     metrics: RequestMetrics | None = None
     num_cached_tokens: int = 0
+    origin: RequestOrigin | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "origin": None}

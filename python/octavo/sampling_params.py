@@ -34,7 +34,15 @@ class SamplingParams:
     ``InvalidArgumentError`` (a ``ValueError``) names the field, the value and the limit.
 
     Attributes:
-        n: completions per prompt; only 1 in this version. ``best_of`` likewise.
+        n: completions per prompt. They share the prompt's cache; completion i draws its own random numbers.
+        best_of: completions that are computed, of which the ``n`` with the highest cumulative logprob are returned;
+            None is n. What is returned is known at the end only, so it cannot be streamed.
+        use_beam_search: return the n best hypotheses of a beam search, best first, instead of sampling. It goes by
+            the model's own probabilities: parameters that change these must be left alone. Nor can it be streamed.
+        beam_width: how many beams; None is ``best_of`` or ``n``.
+        length_penalty: a hypothesis scores its cumulative logprob divided by its length to this power, -100 to 100.
+        early_stopping: when to stop once there are as many finished hypotheses as beams: True at once, False when
+            no beam looks better at its present length, "never" when none could be better at any length.
         presence_penalty, frequency_penalty: -2 to 2, over the generated tokens.
         repetition_penalty: above 0 to 10, over prompt and generated tokens; 1 is off.
         temperature: 0 to 100; below 1e-5 the most likely token is taken (greedy).
@@ -60,6 +68,10 @@ class SamplingParams:
 
     n: int = 1
     best_of: int | None = None
+    use_beam_search: bool = False
+    beam_width: int | None = None
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
@@ -98,17 +110,23 @@ class SamplingParams:
         return checks.strings("stop", self.stop)
 
     @property
+    def width(self) -> int:
+        """The sequences that are computed side by side."""
+        width = self.beam_width if self.use_beam_search else None
+        return width or self.best_of or self.n
+
+    @property
+    def streams(self) -> bool:
+        """Whether the completions are known token by token, not only when all have ended."""
+        return not self.use_beam_search and self.width == self.n
+
+    @property
     def greedy(self) -> bool:
         return self.temperature < 1e-5 or self.top_p == 0.0 or self.top_k == 1
 
     def check(self) -> None:
         """Raise ``InvalidArgumentError`` for the first field that is out of range or not supported."""
-        for name in ("n", "best_of"):
-            value = getattr(self, name)
-            if value is not None and checks.integer(name, value, 1, 2**31 - 1) != 1:
-                raise InvalidArgumentError(
-                    f"{name} must be 1 in this version of octavo, got {value}", param=name
-                )
+        self._check_sequences()
         checks.number("presence_penalty", self.presence_penalty, -2.0, 2.0)
         checks.number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         if checks.number("repetition_penalty", self.repetition_penalty, 0.0, 10.0) == 0.0:
@@ -127,7 +145,59 @@ class SamplingParams:
             raise InvalidArgumentError("stop strings need detokenize=True, got False", param="stop")
         if not isinstance(self.output_kind, RequestOutputKind):
             raise checks.invalid("output_kind", self.output_kind, "a RequestOutputKind")
+        if self.output_kind is RequestOutputKind.DELTA and not self.streams:
+            name = "use_beam_search" if self.use_beam_search else "best_of"
+            raise InvalidArgumentError(
+                f"{name} cannot be streamed (output_kind DELTA): what is returned is known at the end",
+                param=name,
+            )
         self._check_unsupported()
+
+    def _check_sequences(self) -> None:
+        checks.integer("n", self.n, 1, MAX_TOKENS)
+        for name in ("best_of", "beam_width"):
+            if getattr(self, name) is not None:
+                checks.integer(name, getattr(self, name), 1, MAX_TOKENS)
+        if self.best_of is not None and self.best_of < self.n:
+            raise checks.invalid("best_of", self.best_of, f"at least n ({self.n})")
+        checks.boolean("use_beam_search", self.use_beam_search)
+        checks.number("length_penalty", self.length_penalty, -100.0, 100.0)
+        if self.early_stopping != "never":
+            checks.boolean("early_stopping", self.early_stopping)
+        if self.use_beam_search:
+            self._check_beams()
+            return
+        for name, idle in (("beam_width", None), ("length_penalty", 1.0), ("early_stopping", False)):
+            if getattr(self, name) != idle:
+                raise InvalidArgumentError(
+                    f"{name} has no effect without use_beam_search=True, got {getattr(self, name)!r}",
+                    param=name,
+                )
+
+    def _check_beams(self) -> None:
+        if self.n > self.width:
+            raise checks.invalid("n", self.n, f"at most beam_width ({self.width})")
+        if self.beam_width is not None and self.best_of not in (None, self.beam_width):
+            raise checks.invalid("best_of", self.best_of, f"None or beam_width ({self.beam_width})")
+        neutral: dict[str, tuple[Any, ...]] = {
+            "temperature": (0, 1),
+            "top_p": (1,),
+            "top_k": (0, -1),
+            "min_p": (0,),
+            "repetition_penalty": (1,),
+            "presence_penalty": (0,),
+            "frequency_penalty": (0,),
+            "min_tokens": (0,),
+            "logprobs": (None,),
+        }
+        for name, values in neutral.items():
+            if getattr(self, name) not in values:
+                raise InvalidArgumentError(
+                    f"{name} cannot be used with use_beam_search, got {getattr(self, name)!r}", param=name
+                )
+        for name in ("logit_bias", "allowed_token_ids", "bad_words", "stop"):
+            if getattr(self, name):
+                raise InvalidArgumentError(f"{name} cannot be used with use_beam_search", param=name)
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None:
@@ -195,6 +265,17 @@ class SamplingParams:
 
         self.check()
         out = _engine.SamplingParams()
+        out.n = self.n
+        if self.use_beam_search:
+            out.beam_width = self.width
+            out.length_penalty = float(self.length_penalty)
+            stopping = _engine.EarlyStopping
+            if self.early_stopping == "never":
+                out.early_stopping = stopping.NEVER
+            else:
+                out.early_stopping = stopping.YES if self.early_stopping else stopping.NO
+        else:
+            out.best_of = self.width
         out.temperature = float(self.temperature)
         out.top_p = float(self.top_p)
         out.top_k = 0 if self.top_k < 1 else min(self.top_k, vocab_size)

@@ -12,6 +12,7 @@ from octavo.errors import EngineDeadError
 
 if TYPE_CHECKING:
     from octavo import _engine
+    from octavo.fork_point import ForkPoint
     from octavo.loading import LoadedModel
     from octavo.sampling_params import SamplingParams
 
@@ -112,6 +113,13 @@ class LoopReader:
         with self._lock:
             request = self._model.submit(ids, params, self._channel, namespace=namespace, priority=priority)
             stream = self._streams[request] = TokenStream(self, request, params.n, max_backlog)
+        return stream
+
+    def fork(self, point: ForkPoint, *, max_backlog: int) -> TokenStream:
+        """Continue a request a second time. Thread-safe."""
+        with self._lock:
+            fork = self._model.fork(point, self._channel)
+            stream = self._streams[fork] = TokenStream(self, fork, point.params.n, max_backlog)
         return stream
 
     def cancel(self, request: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from octavo import _engine
@@ -18,9 +19,16 @@ class Answer:
 
 
 def gather(
-    channel: _engine.Channel, requests: dict[int, int], seconds: float = 30.0
+    channel: _engine.Channel,
+    requests: dict[int, int],
+    *,
+    others: Collection[int] = (),
+    seconds: float = 30.0,
 ) -> dict[int, list[Answer]]:
-    """The answers to requests, given as id to number of choices, each of which must finish exactly once."""
+    """The answers to requests, given as id to number of choices, each of which must finish exactly once.
+
+    ``others`` may speak meanwhile and are not listened to.
+    """
     out = {i: [Answer() for _ in range(n)] for i, n in requests.items()}
     left = sum(requests.values())
     end = time.monotonic() + seconds
@@ -28,6 +36,8 @@ def gather(
         assert time.monotonic() < end, "some choices did not finish"
         channel.wait(100)
         for delta in channel.drain():
+            if delta.id in others:
+                continue
             answer = out[delta.id][delta.choice]
             assert answer.finish is None, "a choice went on after its finish"
             answer.tokens += delta.token_ids
@@ -36,6 +46,5 @@ def gather(
             if delta.finish is not None:
                 answer.finish, answer.last = delta.finish, delta
                 left -= 1
-    channel.wait(0)
-    assert not channel.drain()
+    assert all(delta.id in others for delta in channel.drain())
     return out

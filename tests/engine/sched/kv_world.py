@@ -68,7 +68,17 @@ class World:
     # requests
 
     def add(
-        self, prompt, *, ns=0, max_new=4, n=1, priority=0, prompt_logits=False, beam=False, stop_at=None
+        self,
+        prompt,
+        *,
+        ns=0,
+        max_new=4,
+        n=1,
+        priority=0,
+        prompt_logits=False,
+        beam=False,
+        stop_at=None,
+        source=0,
     ) -> int:
         request = Request(self.next_id, ns, list(prompt), max_new, n, beam, prompt_logits, stop_at)
         seqs = list(range(self.next_seq, self.next_seq + n))
@@ -80,6 +90,7 @@ class World:
             priority=priority,
             max_new_tokens=max_new,
             prompt_logits=prompt_logits,
+            source=source,
         )
         self.next_id += 1
         self.next_seq += n

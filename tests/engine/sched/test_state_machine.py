@@ -61,8 +61,21 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         for _ in range(copies):
             self.world.add(
-                prompt, ns=ns, max_new=max_new, n=n, priority=priority, prompt_logits=scored and n == 1,
+                prompt, ns=ns, max_new=max_new, n=n, priority=priority, prompt_logits=scored,
                 beam=beam, stop_at=stop_at,
+            )  # fmt: skip
+
+    @precondition(lambda self: self.world.owner)
+    @rule(data=st.data(), n=st.integers(1, 2), max_new=st.integers(1, 8), scored=st.booleans())
+    def fork(self, data, n, max_new, scored):
+        seq = data.draw(st.sampled_from(sorted(self.world.owner)))
+        request = self.world.owner[seq]
+        history = request.branches[seq]
+        assert self.world.scheduler.tokens(seq) == history
+        prompt = history[: data.draw(st.integers(1, len(history)))]
+        if self.world.scheduler.check(list(range(n)), prompt, max_new) is None:
+            self.world.add(
+                prompt, ns=request.ns, max_new=max_new, n=n, prompt_logits=scored, source=seq,
             )  # fmt: skip
 
     @precondition(lambda self: self.world.requests)
