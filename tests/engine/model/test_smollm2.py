@@ -116,6 +116,33 @@ def test_logits_and_64_greedy_tokens_equal_the_reference(runners, reference, que
             assert first - second < 1e-3, position
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("length_penalty", "early_stopping"), [(1.0, False), (0.5, "never"), (2.0, True)])
+def test_beam_search_equals_the_reference(exported, reference, length_penalty, early_stopping):
+    from octavo import LLM, SamplingParams
+
+    model, tokenizer = reference
+    prompts = [prompt_ids(tokenizer, question) for question in (QUESTIONS[0], QUESTIONS[7], QUESTIONS[11])]
+    params = SamplingParams(
+        n=4, use_beam_search=True, beam_width=4, length_penalty=length_penalty, early_stopping=early_stopping,
+        max_tokens=24,
+    )  # fmt: skip
+    with LLM(exported, kv_cache_dtype="float32", max_model_len=256, num_gpu_blocks_override=128) as llm:
+        ends = llm.model.eos_token_ids
+        outputs = llm.generate(prompts, params, use_tqdm=False)
+    for ids, output in zip(prompts, outputs, strict=True):
+        want = model.generate(
+            torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.int64), do_sample=False,
+            num_beams=4, num_return_sequences=4, max_new_tokens=24, length_penalty=length_penalty,
+            early_stopping=early_stopping, eos_token_id=ends, pad_token_id=ends[0], return_dict_in_generate=True,
+            output_scores=True,
+        )  # fmt: skip
+        for got, row in zip(output.outputs, want.sequences[:, len(ids) :].tolist(), strict=True):
+            assert got.token_ids == row[: len(got.token_ids)]
+            assert set(row[len(got.token_ids) :]) <= {ends[0]}
+        assert [o.score for o in output.outputs] == pytest.approx(want.sequences_scores.tolist(), abs=1e-4)
+
+
 def real_text():
     docs = [
         inspect.getdoc(o) for o in (argparse, logging.Logger, threading.Thread, json.dumps, subprocess.Popen)
