@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -11,12 +14,30 @@ from octavo_gateway.protocol.errors import context_length_exceeded, from_engine
 
 T = TypeVar("T")
 
+_TOKENIZER_NICENESS = 10
+
 
 class TextWorkers:
     """Runs the tokenizer's work. A large prompt holds one thread and nobody's next token."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="octavo-tokenizer")
+
+    def warm(self, work: Callable[[], object]) -> None:
+        """Do `work` once in a thread of low priority, from which the tokenizer's own threads inherit it.
+
+        They then take what the engine leaves of the cores. The pool's threads keep theirs: they may hold the
+        interpreter's lock.
+        """
+
+        def start() -> None:
+            with contextlib.suppress(OSError, AttributeError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _TOKENIZER_NICENESS)
+            work()
+
+        thread = threading.Thread(target=start, name="octavo-tokenizer-start")
+        thread.start()
+        thread.join()
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of `work`; octavo's complaints become answers, `messages` at fault by default."""

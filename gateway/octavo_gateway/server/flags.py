@@ -108,6 +108,11 @@ def _add_api_flags(group: argparse._ArgumentGroup) -> None:
         help="a comment is sent on a stream that was silent for so long; 0 sends none",
     )
     group.add_argument(
+        "--no-length-shortcut",
+        action="store_true",
+        help="tokenize prompts that cannot fit, too, so that the refusal tells how long they are",
+    )
+    group.add_argument(
         "--tokenizer-threads", type=int, default=2, help="threads that render and tokenize prompts"
     )
 
@@ -147,6 +152,7 @@ def api_settings(flags: argparse.Namespace) -> ApiSettings:
         max_nesting_depth=flags.max_nesting_depth,
         max_prompts=flags.max_prompts,
         keep_alive_seconds=flags.keep_alive_interval,
+        length_shortcut=not flags.no_length_shortcut,
         tokenizer_threads=flags.tokenizer_threads,
     )
 

@@ -21,6 +21,7 @@ from octavo_gateway.server.state import Phase, ServerState, Service
 _log = logging.getLogger("octavo.gateway")
 
 _BACKLOG = 2048
+_LONG_TEXT = "long " * 1000  # such a text is tokenized by the tokenizer's own threads
 # After an abort each request still gets its last chunk; the engine needs a step for that.
 _ABORT_SECONDS = 2.0
 _INTERRUPT_DRAIN_SECONDS = 2.0  # Ctrl-C is somebody waiting
@@ -79,6 +80,8 @@ async def serve(
     try:
         engine = await _load(loading, signals)
         if engine is not None:
+            tokenizer = engine.tokenizer
+            workers.warm(lambda: tokenizer.encode(_LONG_TEXT, add_special_tokens=False))
             state.loaded(Service(ApiContext(engine, api, state.metrics, workers)))
             _announce(listener, api, engine)
             await signals.asked.wait()

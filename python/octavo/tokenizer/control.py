@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from octavo.errors import InvalidArgumentError
-from octavo.tokenizer.tokenizer import Tokenizer
+from octavo.tokenizer.tokenizer import Tokenizer, encode_with
 
 # Unicode's noncharacters: legal in a string, never in interchanged text.
 _NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDEF)]  # U+FDEF is chat.py's
@@ -41,7 +41,11 @@ class ControlTokens:
 
     def appear_in(self, data: Any) -> bool:
         """Whether a string in ``data`` holds a control token, or ends so that what follows it could complete one."""
-        return bool(self._all) and any(self._pattern.search(s) or self._ends_open(s) for s in _strings(data))
+        return any(self._holds_one(s) or self._ends_open(s) for s in _strings(data))
+
+    def _holds_one(self, text: str) -> bool:
+        # Token by token: a single search for all of them would hold the interpreter's lock for a tenth of a second.
+        return any(token in text for token in self._all)
 
     def _ends_open(self, text: str) -> bool:
         tail = text[-self._longest :]
@@ -107,8 +111,7 @@ class ControlTokens:
         if any(t.lstrip and after == t.content for t in self._added):
             text = text.rstrip()
         backend = self._plain_after_start if before else self._plain_at_start
-        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
-        return ids
+        return encode_with(backend, text, add_special_tokens=False)
 
     @cached_property
     def _plain_at_start(self) -> Any:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from octavo import _engine
 
+# From here on it is worth another thread's while that the interpreter's lock is let go: about a millisecond.
+_LONG_CHARACTERS = 2048
+
 
 class Tokenizer:
     """A `tokenizers.Tokenizer` with the model's special ids. Thread-safe; encoding releases the GIL.
@@ -74,10 +77,7 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Token ids of ``text``; with ``add_special_tokens`` as the model wants a text to start (BOS)."""
-        ids: list[int] = self.backend.encode(
-            checks.unicode_text("prompt", text), add_special_tokens=add_special_tokens
-        ).ids
-        return ids
+        return encode_with(self.backend, checks.unicode_text("prompt", text), add_special_tokens)
 
     @cached_property
     def special_affixes(self) -> tuple[list[int], list[int]]:
@@ -126,3 +126,14 @@ class Tokenizer:
         special = np.zeros(size, np.uint8)
         special[[i for i in self.special_ids if i < size]] = 1
         return _engine.TokenTable(table.data, offsets, special, table.strip_leading_space)
+
+
+def encode_with(backend: tokenizers.Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
+    """Token ids of ``text``. Only the library's batches let go of the interpreter's lock while they work."""
+    encoding = (
+        backend.encode(text, add_special_tokens=add_special_tokens)
+        if len(text) < _LONG_CHARACTERS
+        else backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0]
+    )
+    ids: list[int] = encoding.ids
+    return ids
