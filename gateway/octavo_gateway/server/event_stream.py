@@ -46,6 +46,7 @@ class EventWriter:
         self._limits = limits
         self._backlog = backlog
         self._high_water = transport.get_write_buffer_limits()[1]
+        self._framed = False  # whether chunks may be sent without the writer's help: once the headers are out
         self._loop = asyncio.get_running_loop()
         self._last_write = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -53,10 +54,20 @@ class EventWriter:
         self._arm(limits.keep_alive_seconds)
 
     async def write(self, data: bytes) -> None:
-        await self._writer.write(data, drain=False)
+        if self._framed:
+            self._send(data)
+        else:  # with the headers, in one packet
+            await self._writer.write(data, drain=False)
+            self._framed = self._writer.chunked
         self._last_write = self._loop.time()
         if self._transport.get_write_buffer_size() > self._high_water:
             await self._drain()
+
+    def _send(self, data: bytes) -> None:
+        """One chunk of HTTP/1.1, straight to the transport: the general way costs three calls more per token."""
+        if self._transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def close(self) -> None:
         if self._timer is not None:
