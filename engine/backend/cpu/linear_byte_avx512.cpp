@@ -55,8 +55,14 @@ struct Bytes {
   static OCTAVO_INLINE void add_outliers(const Block* const (&)[2 * P], const LinearTile&, int, __m512 (&)[P][T]) {}
 };
 
+// With few tokens memory sets the pace, and one stream of single panels is read faster than two.
+void tile(const LinearTile& tile) {
+  if (tile.slots < kTokenSlots) return kByteAvx2.q8_0(tile);
+  quantized_tile<Bytes>(tile);
+}
+
 }  // namespace
 
-const ByteKernels kByteAvx512{quantized_tile<Bytes>};
+const ByteKernels kByteAvx512{tile};
 
 }  // namespace octavo

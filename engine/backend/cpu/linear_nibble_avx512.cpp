@@ -111,9 +111,16 @@ struct Nibbles {
   }
 };
 
+// With few tokens memory sets the pace, and one stream of single panels is read faster than two.
+template <class Block, TileKernel NibbleKernels::* kFewTokens>
+void tile(const LinearTile& tile) {
+  if (tile.slots < kTokenSlots) return (kNibbleAvx2.*kFewTokens)(tile);
+  quantized_tile<Nibbles<Block>>(tile);
+}
+
 }  // namespace
 
-const NibbleKernels kNibbleAvx512{quantized_tile<Nibbles<BlockQ4_0>>, quantized_tile<Nibbles<BlockQ4_1>>,
-                                  quantized_tile<Nibbles<BlockQ5_0>>, quantized_tile<Nibbles<BlockQ5_1>>};
+const NibbleKernels kNibbleAvx512{tile<BlockQ4_0, &NibbleKernels::q4_0>, tile<BlockQ4_1, &NibbleKernels::q4_1>,
+                                  tile<BlockQ5_0, &NibbleKernels::q5_0>, tile<BlockQ5_1, &NibbleKernels::q5_1>};
 
 }  // namespace octavo

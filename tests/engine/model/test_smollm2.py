@@ -157,14 +157,14 @@ def perplexity(logits, ids):
 
 
 @pytest.mark.slow
-def test_perplexity_of_the_quantized_file_is_within_one_percent(smollm2, reference):
+def test_perplexity_of_the_quantized_file_is_that_of_its_float32_weights(smollm2, reference):
     model, tokenizer = reference
     ids = tokenizer(real_text())["input_ids"][:2100]
     assert len(ids) >= 2001
     want = perplexity(reference_logits(model, ids), ids)
     got = perplexity(make_runner(smollm2, "f16").logits(ids), ids)
     print(f"perplexity over {len(ids) - 1} tokens: {got:.4f}, reference {want:.4f} ({got / want - 1:+.3%})")
-    assert abs(got / want - 1) < 0.01
+    assert abs(got / want - 1) < 0.003
 
 
 PEAK = """
