@@ -63,6 +63,7 @@ void Scheduler::Impl::advance(const PlannedRow& row) {
   SequenceGroup& g = *seq->group;
   seq->computed = row.first_pos + row.n_tokens;
   seq->filled = std::max(seq->filled, seq->computed);
+  seq->foreign_at = -1;
   g.logits_done = std::max(g.logits_done, std::min(seq->computed, g.prompt_size));
   if (row.sampled) {
     --seq->pending;
@@ -149,6 +150,7 @@ void Scheduler::Impl::fork(Sequence& parent, SeqId id) {
   for (const BlockTable& table : parent.tables) child->tables.push_back(table.fork(blocks_for(parent.computed)));
   child->started = true;
   child->computed = child->planned = child->filled = parent.computed;
+  if (parent.planned > parent.computed) child->foreign_at = parent.computed / config.block_size;
   child->node = parent.node;
   cache.index().hold(child->node);
   child->indexed = parent.indexed;

@@ -8,15 +8,10 @@ namespace octavo {
 // Writing begins where the sequence's tables hold nothing yet; blocks that came filled from others are left alone.
 static int32_t first_write(const Sequence& seq) { return std::max(seq.planned, seq.filled); }
 
-// Not in place: others hold the block, or the index names it for more tokens than this sequence has in it (its parent
-// wrote on in a step that was in flight when they parted).
 bool Scheduler::Impl::must_copy(const Sequence& seq, int group, int32_t write) const {
   const BlockTable& table = seq.tables[group];
   const int32_t at = write / config.block_size;
-  if (at >= table.size()) return false;
-  const NodeId node = cache.pool(group).node(table[at]);
-  return table.shared(at) ||
-         (node != kNoNode && static_cast<int32_t>(cache.index().tokens(node).size()) > write % config.block_size);
+  return at < table.size() && (table.shared(at) || at == seq.foreign_at);
 }
 
 int32_t Scheduler::Impl::fitting(const Sequence& seq, int32_t n) const {

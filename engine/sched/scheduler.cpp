@@ -190,6 +190,7 @@ void Scheduler::Impl::reset(Sequence& seq) {
   cache.index().unhold(std::exchange(seq.node, kNoNode));
   seq.indexed = 0;
   seq.computed = seq.planned = seq.filled = 0;
+  seq.foreign_at = -1;
   seq.pending = 0;
   seq.started = false;
 }

@@ -24,6 +24,10 @@ struct Sequence {
   int32_t planned = 0;
   int32_t filled = 0;  // positions whose K and V lie in the tables: beyond `computed` where blocks came from others
 
+  // The block that its parent was writing when they parted: it holds more than this sequence knows of, for the parent
+  // or for the index, so it is never written in place.
+  int32_t foreign_at = -1;
+
   // Samples in flight: tokens that count as there although nobody knows them yet.
   int32_t pending = 0;
   StepId pending_step = 0;  // the latest of them: where the next row takes its token from

@@ -236,31 +236,42 @@ def test_configurations_that_make_no_sense_are_refused_by_name():
             Scheduler(**{**good, name: value})
 
 
+@pytest.mark.parametrize("undo", [False, True])
+def test_a_fork_does_not_write_into_what_its_parent_wrote_on_meanwhile(undo):
+    world = World(groups=[(12, 0)], block_size=4, depth=2)
+    world.add([1], max_new=4, beam=True)
+    world.add([2], max_new=6)  # keeps a step in flight while the parent is at rest
+    world.step(depth=2)
+    world.plan()  # the parent's next row is in flight when it forks
+    world.commit(choose=lambda k: [0, 0])
+    world.plan()
+    world.commit()
+    world.plan()
+    while undo and world.executed < len(world.in_flight):
+        world.execute()
+    if undo:
+        world.rollback(0)
+    world.run(depth=2)
+    assert len(world.finished[1].done) == 2
+    for answer in list(world.finished[1].done.values()):
+        world.add(answer[:4], max_new=1)
+        world.run(depth=2)
+
+
+def test_scored_requests_come_back_after_a_preemption_with_a_window():
+    """Their prompt is scored already: what they computed beyond it is taken from the cache like anyone's."""
+    world = World(groups=[(40, 0), (12, 5)], block_size=4, max_tokens_per_step=16)
+    for i in range(8):
+        world.add(random_prompt(3, seed=i), max_new=15, prompt_logits=True)
+    world.run()
+    assert world.scheduler.stats()["preemptions"] > 0
+    assert all(r.failed is None for r in world.finished.values())
+
+
+@pytest.mark.unsanitized("it measures time")
 def test_planning_and_committing_a_warm_step_is_quick():
     scheduler = Scheduler(groups=[(6000, 0)], max_model_len=4000, max_tokens_per_step=4096)
     for i in range(32):
         scheduler.add(i, [i], [i] * 500, max_new_tokens=3000)
     scheduler.time_steps(20)
     assert scheduler.time_steps(300) < 30_000  # nanoseconds, the median: far above what an idle core needs
-
-
-def test_a_fork_does_not_write_into_what_its_parent_wrote_on_meanwhile():
-    world = World(groups=[(12, 0)], block_size=4, depth=2)
-    world.add([1, 1], max_new=3, beam=True)
-    world.step(depth=2)
-    world.plan()  # the parent's next row is in flight when it forks
-    world.commit(choose=lambda k: [0, 0])
-    world.run(depth=2)
-    assert len(world.finished[1].done) == 2
-    for answer in world.finished[1].done.values():
-        world.add(answer[:4], max_new=1)
-        world.run(depth=2)
-
-
-def test_scored_requests_come_back_after_a_preemption_with_a_window():
-    world = World(groups=[(12, 5)], block_size=4, max_tokens_per_step=16)
-    for i in range(8):
-        world.add(random_prompt(3, seed=i), max_new=30, prompt_logits=True)
-    world.run()
-    assert world.scheduler.stats()["preemptions"] > 0
-    assert all(r.failed is None for r in world.finished.values())
