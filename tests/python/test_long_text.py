@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from octavo.chat import ChatTemplate
+from octavo.tokenizer.control import matches
 
 TEXT = "The quick brown fox jumps over the lazy dog, and then 12 more. 世界 " * 20_000
 
@@ -51,3 +55,11 @@ def test_other_threads_run_meanwhile(tokenizer: Any, kind: str) -> None:
 def test_a_long_text_gives_the_ids_of_the_library(tokenizer: Any, special: bool) -> None:
     text = TEXT[:60_000]
     assert tokenizer.encode(text, special) == tokenizer.backend.encode(text, add_special_tokens=special).ids
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("<|ab>[", max_size=60), st.integers(6, 12))
+def test_matches_in_windows_are_those_of_the_whole(text: str, window: int) -> None:
+    pattern = re.compile(r"\[(?:<\|a>|<a)|<\|a>|<a|\[")
+    found = [m.span() for m in matches(pattern, text, 5, window)]
+    assert found == [m.span() for m in pattern.finditer(text)]

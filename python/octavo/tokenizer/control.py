@@ -82,9 +82,8 @@ class ControlTokens:
         run = ""  # control tokens and text without fences: encoded as usual
         text, plain = "", False  # the text since the last control token, and whether it held a fence
         end = 0
-        for match in re.finditer(
-            f"{fences.open}(?P<text>{inner}){fences.close}|(?P<token>{inner})|{edge}", rendered
-        ):
+        pattern = re.compile(f"{fences.open}(?P<text>{inner}){fences.close}|(?P<token>{inner})|{edge}")
+        for match in matches(pattern, rendered, self._longest + 2):
             text += rendered[end : match.start()]
             end = match.end()
             if match["token"] is None:
@@ -162,6 +161,29 @@ class Fences:
     def __init__(self, opening: str, closing: str) -> None:
         self.open = opening
         self.close = closing
+
+
+def matches(
+    pattern: re.Pattern[str], text: str, longest: int, window: int = 2**16
+) -> Iterator[re.Match[str]]:
+    """``pattern.finditer``, a window at a time: one search of a long text holds the interpreter's lock throughout.
+
+    Args:
+        longest: no match has more characters.
+        window: more than ``longest``.
+    """
+    start = 0
+    while start < len(text):
+        end = start + window
+        found = pattern.search(text, start, end)
+        sure = (
+            len(text) if end >= len(text) else end - longest
+        )  # what starts here does not reach the window's end
+        if found is None or found.start() > sure:
+            start = len(text) if end >= len(text) else sure + 1
+            continue
+        yield found
+        start = found.end()
 
 
 def _pattern(tokens: set[str]) -> re.Pattern[str]:
