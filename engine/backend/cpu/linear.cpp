@@ -209,7 +209,7 @@ class Linear {
     tile.x = x.token(token);
     tile.slots = x.slots;
     tile.x_stride = x.stride;
-    tile.outliers = x_.outliers + token * outliers_stride(k_);
+    if (x_.outliers) tile.outliers = x_.outliers + token * outliers_stride(k_);
     tile.outliers_stride = outliers_stride(k_);
     tile.m = std::min(c.tile_tokens, p_.m - token);
     tile.bias = p_.bias ? p_.bias + s.first_row + row : nullptr;
