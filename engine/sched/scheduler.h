@@ -71,7 +71,7 @@ class Scheduler {
   // Its blocks are free once no step in flight names them. A step runs whole all the same: followers may read what
   // the cancelled rows write.
   void cancel(RequestId id);
-  bool has_work() const;      // anything waiting, running or in flight
+  bool has_work() const;  // anything waiting, running or in flight
   // Prompt and committed output of a sequence, valid until the next call; empty when there is no such sequence.
   std::span<const int32_t> tokens(SeqId id) const;
 

@@ -112,7 +112,10 @@ class ScriptedStream:
         self._task.cancel()
         if not self._started:  # a task that has not begun ends without a word
             self.engine.waiting -= 1
-            self._tell(Delta(finish="abort", prompt_tokens=len(self.prompt), last_token=time.monotonic()))
+            for choice in range(self.params.n):
+                self._tell(
+                    Delta(choice, finish="abort", prompt_tokens=len(self.prompt), last_token=time.monotonic())
+                )
 
     def _tell(self, delta: Delta) -> None:
         self._deltas.append(delta)
@@ -135,7 +138,8 @@ class ScriptedStream:
         except asyncio.CancelledError:
             if not times["scheduled"]:
                 engine.waiting -= 1
-            self._tell(Delta(finish="abort", **common, **times, last_token=time.monotonic()))
+            for choice in range(self.params.n):
+                self._tell(Delta(choice, finish="abort", **common, **times, last_token=time.monotonic()))
 
     async def _steps(self, times: dict[str, float], common: dict[str, int]) -> None:
         script, params = self.script, self.params
@@ -155,34 +159,38 @@ class ScriptedStream:
             if params.logprobs is not None:
                 logprobs = [(t, -0.5, 1, [(t, -0.5, 1), (EOS, float("-inf"), 2)]) for t in take]
             finish = "length" if budget == 0 else None
-            self._tell(
-                Delta(
-                    token_ids=take,
-                    text=text,
-                    logprobs=logprobs,
-                    prompt_logprobs=prompt_logprobs,
-                    finish=finish,
-                    last_token=now,
-                    **common,
-                    **times,
+            for choice in range(params.n):
+                self._tell(
+                    Delta(
+                        choice=choice,
+                        token_ids=take,
+                        text=text,
+                        logprobs=logprobs,
+                        prompt_logprobs=prompt_logprobs,
+                        finish=finish,
+                        last_token=now,
+                        **common,
+                        **times,
+                    )
                 )
-            )
-            prompt_logprobs = None
+                prompt_logprobs = None
             if finish:
                 return
             await asyncio.sleep(script.step_seconds)
         now = time.monotonic()
         finish = "error" if script.error else script.finish
-        self._tell(
-            Delta(
-                finish=finish,
-                stop_reason=script.stop_reason,
-                error=script.error,
-                last_token=now,
-                **common,
-                **times,
+        for choice in range(params.n):
+            self._tell(
+                Delta(
+                    choice=choice,
+                    finish=finish,
+                    stop_reason=script.stop_reason,
+                    error=script.error,
+                    last_token=now,
+                    **common,
+                    **times,
+                )
             )
-        )
 
 
 @dataclass

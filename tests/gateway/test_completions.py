@@ -168,7 +168,7 @@ def test_max_tokens_defaults_to_16() -> None:
         ({"prompt": ["a"] * 129}, "prompt"),
         ({"prompt": "x" * 300}, "prompt"),
         ({"suffix": "tail"}, "suffix"),
-        ({"best_of": 2}, "best_of"),
+        ({"best_of": 2, "n": 3}, "best_of"),
         ({"logprobs": 21}, "logprobs"),
         ({"logprobs": -1}, "logprobs"),
         ({"logprobs": True}, "logprobs"),

@@ -21,7 +21,7 @@ from octavo_gateway.server.handlers import Handlers
 from octavo_gateway.server.settings import ServerSettings
 from octavo_gateway.server.state import ServerState
 
-LIMITS = {"max_logprobs": 7, "max_stop_strings": 3, "max_prompts": 5}
+LIMITS = {"max_choices": 3, "max_logprobs": 7, "max_stop_strings": 3, "max_prompts": 5}
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": HELLO,
     "/v1/completions": {"prompt": "Hi", "max_tokens": 3},

@@ -98,6 +98,11 @@ def refused(fields: dict[str, Any], param: str | None, *, status: int = 400) -> 
         ({"continue_final_message": True}, "continue_final_message"),
         ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message"),
         ({"chat_template_kwargs": {"fail": True}}, "messages"),
+        ({"n": 129}, "n"),
+        ({"n": 10**6}, "n"),
+        ({"n": 0}, "n"),
+        ({"n": 3, "best_of": 2}, "best_of"),
+        ({"best_of": 129}, "best_of"),
     ],
 )
 def test_a_value_out_of_range_names_its_field(fields: dict[str, Any], param: str) -> None:
@@ -109,10 +114,6 @@ def test_a_value_out_of_range_names_its_field(fields: dict[str, Any], param: str
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"n": 2}, "n"),
-        ({"n": 10**6}, "n"),
-        ({"n": 0}, "n"),
-        ({"best_of": 2}, "best_of"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
@@ -219,7 +220,7 @@ def test_brackets_inside_strings_are_not_nesting() -> None:
 
 def test_rejected_requests_leave_no_trace() -> None:
     """Behaviour 32."""
-    bad = [{"top_p": 7}, {"stop": [""]}, {"messages": []}, {"n": 3}, {"temperature": "x"}]
+    bad = [{"top_p": 7}, {"stop": [""]}, {"messages": []}, {"n": 300}, {"temperature": "x"}]
 
     async def scenario() -> None:
         async with serving(engine()) as client:

@@ -17,14 +17,8 @@ from octavo_gateway.api.messages import echoed_text, plain_messages, text_bytes
 from octavo_gateway.api.prompt_logprobs import checked_prompt_logprobs
 from octavo_gateway.api.sampling import make_params, sampling_values
 from octavo_gateway.api.sse import DONE, error_event
-from octavo_gateway.protocol.chat import (
-    AssistantMessage,
-    ChatChoice,
-    ChatCompletion,
-    ChatCompletionRequest,
-    ChatLogprob,
-    ChatLogprobs,
-)
+from octavo_gateway.api.whole_choice import WholeChoice
+from octavo_gateway.protocol.chat import ChatCompletion, ChatCompletionRequest
 from octavo_gateway.protocol.errors import ApiError, invalid
 
 
@@ -65,34 +59,18 @@ class ChatAnswer:
     async def whole(self) -> bytes:
         """The whole answer as JSON."""
         form = self._form
-        text: list[str] = [form.echo]
-        token_ids: list[int] = []
-        logprobs: list[ChatLogprob] = []
-        finish, stop_reason = "error", None
+        choices = [WholeChoice(i, form) for i in range(self._generation.choices)]
         scores = None
         async for deltas in self._generation.batches():
             scores = form.prompt_logprobs(deltas) if scores is None else scores
             for delta in deltas:
-                text.append(delta.text)
-                logprobs += form.logprobs(delta)
-                if form.token_ids:
-                    token_ids += delta.token_ids
-                if delta.finish is not None:
-                    finish, stop_reason = delta.finish, delta.stop_reason
-        choice = ChatChoice(
-            index=0,
-            message=AssistantMessage(content="".join(text)),
-            logprobs=None if form.top_logprobs is None else ChatLogprobs(content=logprobs),
-            finish_reason=finish,
-            stop_reason=msgspec.UNSET if stop_reason is None else stop_reason,
-            token_ids=token_ids if form.token_ids else msgspec.UNSET,
-        )
+                choices[delta.choice].add(delta)
         return msgspec.json.encode(
             ChatCompletion(
                 id=self._id,
                 created=self._created,
                 model=self._context.model_name,
-                choices=[choice],
+                choices=[choice.result() for choice in choices],
                 usage=self._generation.usage,
                 system_fingerprint=self._context.fingerprint,
                 prompt_token_ids=list(form.prompt_ids) if form.token_ids else msgspec.UNSET,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from octavo_gateway.api.context import ApiContext
-from octavo_gateway.api.engine import Delta
+from octavo_gateway.api.engine import Delta, PositionLogprobs
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.ids import new_id
 from octavo_gateway.api.legacy_logprobs import LegacyWriter, join
@@ -43,10 +43,23 @@ class Form:
     prompt_top_logprobs: int | None
 
 
-class _Choice:
-    """One prompt's choice: turns deltas into pieces of text with their logprobs."""
+class _Prompt:
+    """A prompt, and what the engine found for its tokens: it comes once for all choices."""
 
-    def __init__(self, context: ApiContext, index: int, prompt: PlainPrompt, form: Form) -> None:
+    def __init__(self, prompt: PlainPrompt) -> None:
+        self.text = prompt.text
+        self.ids = prompt.ids
+        self.positions: Sequence[PositionLogprobs | None] | None = None
+
+    def look(self, deltas: Sequence[Delta]) -> None:
+        if self.positions is None:
+            self.positions = positions_of(deltas, len(self.ids))
+
+
+class _Choice:
+    """One choice of a prompt: turns deltas into pieces of text with their logprobs."""
+
+    def __init__(self, context: ApiContext, index: int, prompt: _Prompt, form: Form) -> None:
         self.index = index
         self._prompt = prompt
         self._form = form
@@ -64,7 +77,7 @@ class _Choice:
         if first and self._form.echo:
             text.append(self._prompt.text)
             if self._writer is not None:
-                positions = positions_of(deltas, len(self._prompt.ids))
+                positions = self._prompt.positions or ()
                 logprobs.append(self._writer.prompt(self._prompt.ids, self._prompt.text, positions))
         finish, stop_reason = deltas[-1].finish, deltas[-1].stop_reason
         if not self._form.prompt_only:
@@ -83,20 +96,20 @@ class _Choice:
             finish_reason=finish,
             stop_reason=msgspec.UNSET if stop_reason is None else stop_reason,
         )
-        described = first and self._describe_prompt(piece, deltas)
+        described = first and self._describe_prompt(piece)
         if finish is None and not piece.text and not (joined and joined.tokens) and not described:
             return None
         if self._form.token_ids:
             piece.token_ids, self._token_ids = self._token_ids, []
         return piece
 
-    def _describe_prompt(self, piece: CompletionChoice, deltas: Sequence[Delta]) -> bool:
+    def _describe_prompt(self, piece: CompletionChoice) -> bool:
         """Adds what was asked for about the prompt; False when that is nothing."""
         form, ids = self._form, self._prompt.ids
         if form.token_ids:
             piece.prompt_token_ids = list(ids)
         if form.prompt_top_logprobs is not None:
-            positions = positions_of(deltas, len(ids))
+            positions = self._prompt.positions or ()
             piece.prompt_logprobs = prompt_logprobs(positions, form.prompt_top_logprobs, self._tokenizer)
         return form.token_ids or form.prompt_top_logprobs is not None
 
@@ -114,7 +127,13 @@ class CompletionAnswer:
         self.generations = generations
         self._context = context
         self._form = form
-        self._choices = [_Choice(context, i, p, form) for i, p in enumerate(prompts)]
+        self._prompts = [_Prompt(p) for p in prompts]
+        # The choices of the first prompt, then those of the second, ...
+        self._per_prompt = generations[0].choices
+        self._choices = [
+            _Choice(context, i, self._prompts[i // self._per_prompt], form)
+            for i in range(len(prompts) * self._per_prompt)
+        ]
         self._id = new_id("cmpl")
         self._created = int(time.time())
 
@@ -126,10 +145,11 @@ class CompletionAnswer:
         """Server-sent events up to and with [DONE]; a fault becomes an event too."""
         try:
             async for index, deltas in merged(self.generations):
-                piece = self._choices[index].piece(deltas)
-                if piece is not None:
-                    usage = self._usage() if self._form.running_usage else msgspec.UNSET
-                    yield event(msgspec.json.encode(self._answer([piece], usage)))
+                for choice, some in self._by_choice(index, deltas):
+                    piece = choice.piece(some)
+                    if piece is not None:
+                        usage = self._usage() if self._form.running_usage else msgspec.UNSET
+                        yield event(msgspec.json.encode(self._answer([piece], usage)))
         except ApiError as e:
             yield error_event(e)
             return
@@ -139,13 +159,22 @@ class CompletionAnswer:
         yield last + DONE
 
     async def whole(self) -> bytes:
-        """The whole answer as JSON, its choices in the order of the prompts."""
-        deltas: list[list[Delta]] = [[] for _ in self._choices]
-        async for index, some in merged(self.generations):
-            deltas[index] += some
-        pieces = [choice.piece(all_) for choice, all_ in zip(self._choices, deltas, strict=True)]
+        """The whole answer as JSON, its choices in the order of the prompts, those of one prompt together."""
+        every: list[list[Delta]] = [[] for _ in self._choices]
+        async for index, deltas in merged(self.generations):
+            for choice, some in self._by_choice(index, deltas):
+                every[choice.index] += some
+        pieces = [choice.piece(all_) for choice, all_ in zip(self._choices, every, strict=True)]
         choices = [piece for piece in pieces if piece is not None]
         return msgspec.json.encode(self._answer(choices, self._usage()))
+
+    def _by_choice(self, prompt: int, deltas: Sequence[Delta]) -> list[tuple[_Choice, list[Delta]]]:
+        self._prompts[prompt].look(deltas)
+        groups: dict[int, list[Delta]] = {}
+        for delta in deltas:
+            groups.setdefault(delta.choice, []).append(delta)
+        first = prompt * self._per_prompt
+        return [(self._choices[first + choice], group) for choice, group in groups.items()]
 
     def _answer(
         self, choices: list[CompletionChoice], usage: Usage | msgspec.UnsetType = msgspec.UNSET

@@ -103,7 +103,7 @@ class ApiContext:
             raise self._refusal(
                 e.code, e.param, str(e), getattr(e, "limit", 0), prompt_param, renamed
             ) from None
-        return Generation(stream, RequestObserver(self.metrics, arrival), len(ids))
+        return Generation(stream, RequestObserver(self.metrics, arrival), len(ids), params.n)
 
     def _refusal(
         self, code: str, param: str, message: str, limit: int, prompt_param: str, renamed: Mapping[str, str]

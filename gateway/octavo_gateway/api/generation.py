@@ -12,13 +12,14 @@ from octavo_gateway.protocol.errors import ApiError, from_engine, internal_error
 
 
 class Generation:
-    """Follows a request until each of its choices has finished, or until `close`."""
+    """Follows a request until each of its `choices` has finished, or until `close`."""
 
     def __init__(
         self, stream: TokenStream, observer: RequestObserver, prompt_tokens: int, choices: int = 1
     ) -> None:
         self._stream = stream
         self._observer = observer
+        self.choices = choices
         self._unfinished = choices
         self._prompt_tokens = prompt_tokens
         self._completion_tokens = 0

@@ -78,6 +78,7 @@ def sampling_values(
         value = getattr(request, name)
         if value is not None:
             values[name] = value
+    values["n"], values["best_of"] = _choices(request, settings.max_choices)
     values["stop"] = _stop_strings(request.stop, settings.max_stop_strings)
     if request.logit_bias:
         values["logit_bias"] = _logit_bias(request.logit_bias)
@@ -116,6 +117,18 @@ def _check_lists(request: GenerationFields) -> None:
         items = getattr(request, name)
         if items is not None and len(items) > limit:
             raise invalid(name, f"{name}: {len(items)} items, at most {limit} are possible.")
+
+
+def _choices(request: GenerationFields, limit: int) -> tuple[int, int | None]:
+    """n and best_of."""
+    for name in ("n", "best_of"):
+        value = getattr(request, name)
+        if value is not None and not 1 <= value <= limit:
+            raise invalid(name, f"{name} must be from 1 to {limit}, got {value}.")
+    n = 1 if request.n is None else request.n
+    if request.stream and request.best_of is not None and request.best_of > n:
+        raise invalid("best_of", f"best_of above n ({n}) cannot be streamed: the best are known at the end.")
+    return n, request.best_of
 
 
 def _stop_strings(stop: str | list[str] | None, limit: int) -> list[str]:

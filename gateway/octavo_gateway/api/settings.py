@@ -15,6 +15,7 @@ class ApiSettings:
     strict_max_tokens: bool = False  # True: max_tokens beyond the free window is a 400
     max_stop_strings: int = 4
     max_logprobs: int = 20
+    max_choices: int = 128  # n and best_of
     max_nesting_depth: int = 64
     max_prompts: int = 128  # prompts in one /v1/completions request
     length_shortcut: bool = True  # refuse what cannot fit without tokenizing it

@@ -112,7 +112,7 @@ def _schemas(context: ApiContext) -> Json:
 def _limit_generation(properties: Json, context: ApiContext) -> None:
     settings = context.settings
     for name in ("n", "best_of"):
-        _given(properties[name])["maximum"] = 1
+        _given(properties[name])["maximum"] = settings.max_choices
     for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
         schema = properties.get(name)
         if schema is not None and _given(schema)["type"] == "integer":

@@ -47,8 +47,8 @@ class GenerationFields(msgspec.Struct, kw_only=True):
     prompt_logprobs: fields.Logprobs | None = None
     return_token_ids: bool | None = None
     echo: bool | None = None
-    # Known, and refused while nothing here serves them.
     best_of: fields.Choices | None = None
+    # Known, and refused while nothing here serves them.
     use_beam_search: fields.NotYet | None = None
     response_format: fields.TextFormat = None
     structured_outputs: fields.NoStructure = None
@@ -65,10 +65,6 @@ class GenerationFields(msgspec.Struct, kw_only=True):
 
     def check_supported(self) -> None:
         """Refuse what is not there yet, unless the value asks for nothing."""
-        if self.n is not None and self.n != 1:
-            raise unsupported("n", f"{self.n} choices were asked for, one per request is possible.")
-        if self.best_of is not None and self.best_of != 1:
-            raise unsupported("best_of", f"{self.best_of} was asked for, only 1 is possible.")
         if self.use_beam_search:
             raise unsupported("use_beam_search", "is not supported by this server.")
         if self.response_format not in (None, {"type": "text"}):

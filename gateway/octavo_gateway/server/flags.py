@@ -98,6 +98,7 @@ def _add_api_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-logprobs", type=int, default=20, help="most alternatives per token in a request"
     )
+    group.add_argument("--max-choices", type=int, default=128, help="most choices per prompt (n, best_of)")
     group.add_argument("--max-prompts", type=int, default=128, help="most prompts in one completion request")
     group.add_argument("--max-nesting-depth", type=int, default=64, help="deepest JSON that is read")
     group.add_argument(
@@ -136,7 +137,7 @@ def server_settings(flags: argparse.Namespace) -> ServerSettings:
 def api_settings(flags: argparse.Namespace) -> ApiSettings:
     for name in ("max_stop_strings", "max_logprobs", "keep_alive_interval"):
         _check(flags, name, 0, 2**31)
-    for name in ("max_prompts", "max_nesting_depth", "tokenizer_threads"):
+    for name in ("max_choices", "max_prompts", "max_nesting_depth", "tokenizer_threads"):
         _check(flags, name, 1, 2**31)
     try:
         check_default_sampling(flags.override_generation_config)
@@ -149,6 +150,7 @@ def api_settings(flags: argparse.Namespace) -> ApiSettings:
         strict_max_tokens=flags.strict_max_tokens,
         max_stop_strings=flags.max_stop_strings,
         max_logprobs=flags.max_logprobs,
+        max_choices=flags.max_choices,
         max_nesting_depth=flags.max_nesting_depth,
         max_prompts=flags.max_prompts,
         keep_alive_seconds=flags.keep_alive_interval,
