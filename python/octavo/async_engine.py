@@ -44,6 +44,7 @@ class AsyncEngine:
             self.model = load(EngineArgs.from_kwargs({"model": model, **kwargs}))
         self._readers: dict[int, LoopReader] = {}
         self._requests: dict[str, tuple[TokenStream, OutputBuilder]] = {}
+        self._prepared: dict[str, bool] = {}  # names whose prompt is being tokenized: whether they were aborted since
         self._counter = itertools.count()
 
     @property
@@ -114,8 +115,14 @@ class AsyncEngine:
         """
         params = sampling_params if sampling_params is not None else self.model.default_sampling_params()
         name = self._name(request_id)
-        ready = (await self._prepare(prompt)).truncated(params)
-        stream = self.submit(ready.ids, params, priority=priority)
+        self._prepared[name] = False
+        try:
+            ready = (await self._prepare(prompt)).truncated(params)
+            stream = self.submit(ready.ids, params, priority=priority)
+        finally:
+            aborted = self._prepared.pop(name)
+        if aborted:
+            stream.cancel()
         builder = OutputBuilder(self.model, name, ready.text, ready.ids, params, stream.id)
         async with aclosing(self._outputs(stream, builder, params)) as outputs:
             async for output in outputs:
@@ -186,6 +193,8 @@ class AsyncEngine:
         """
         if request := self._requests.get(request_id):
             request[0].cancel()
+        elif request_id in self._prepared:
+            self._prepared[request_id] = True
 
     def stats(self) -> dict[str, Any]:
         """Counters and gauges of the engine, as of its last step."""
@@ -201,7 +210,7 @@ class AsyncEngine:
 
     def _name(self, request_id: str | None) -> str:
         name = request_id if request_id is not None else f"octavo-{next(self._counter)}"
-        if name in self._requests:
+        if name in self._requests or name in self._prepared:
             raise InvalidArgumentError(
                 f"request_id {name!r} is in use by a request that runs", param="request_id"
             )

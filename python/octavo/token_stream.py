@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ class TokenStream:
         return deltas
 
     def cancel(self) -> None:
-        """Give the request up: its blocks are free within a step. Harmless once it has ended.
+        """Give the request up: its blocks are free within a step. Harmless once it or the engine has ended.
 
         A last delta with finish "abort" still comes for each choice.
         """
@@ -123,7 +124,8 @@ class LoopReader:
         return stream
 
     def cancel(self, request: int) -> None:
-        self._model.engine.cancel(request)
+        with contextlib.suppress(EngineDeadError):  # a shutdown has ended it
+            self._model.engine.cancel(request)
 
     @property
     def num_streams(self) -> int:

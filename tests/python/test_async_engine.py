@@ -128,6 +128,31 @@ def test_a_request_id_in_use_is_refused(engine: AsyncEngine) -> None:
     asyncio.run(run())
 
 
+def test_a_request_id_is_in_use_while_its_prompt_is_tokenized(engine: AsyncEngine) -> None:
+    async def run() -> None:
+        long = "information " * 400  # tokenized in another thread
+        results = await asyncio.gather(
+            *(collect(engine.generate(long, params(), "same")) for _ in range(3)), return_exceptions=True
+        )
+        assert [type(r) for r in results[1:]] == [InvalidArgumentError] * 2
+        assert results[0][-1].finished
+        await collect(engine.generate("a", params(), "same"))
+
+    asyncio.run(run())
+
+
+def test_abort_while_the_prompt_is_tokenized(engine: AsyncEngine) -> None:
+    async def run() -> None:
+        answer = asyncio.ensure_future(collect(engine.generate("information " * 400, LONG, "early")))
+        await asyncio.sleep(0)
+        await engine.abort("early")
+        assert (await answer)[-1].outputs[0].finish_reason == "abort"
+        assert len(await collect(engine.generate("a", params(), "early"))) > 1
+        await until_idle(engine)
+
+    asyncio.run(run())
+
+
 def test_refusals_are_raised_at_once(engine: AsyncEngine) -> None:
     async def run() -> None:
         with pytest.raises(RefusedError, match="1024"):
@@ -245,6 +270,20 @@ def test_shutdown_ends_what_runs(tiny_llama: Any) -> None:
                 await stream.next()
         with pytest.raises(EngineDeadError):
             await anext(engine.generate([1], params()))
+
+    asyncio.run(run())
+
+
+def test_a_stream_can_be_closed_after_a_shutdown(tiny_llama: Any) -> None:
+    engine = AsyncEngine(tiny_llama, skip_tokenizer_init=True)
+
+    async def run() -> None:
+        generating = engine.generate([1, 2], SamplingParams(max_tokens=250, ignore_eos=True))
+        await anext(generating)
+        stream = engine.submit([1, 2], SamplingParams(max_tokens=250))
+        engine.shutdown()
+        stream.cancel()
+        await generating.aclose()
 
     asyncio.run(run())
 
