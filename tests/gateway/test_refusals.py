@@ -12,6 +12,9 @@ from serving import HELLO, MODEL, run, serving
 
 from octavo.errors import RefusedError
 from octavo_gateway.api.engine import ModelInfo
+from octavo_gateway.protocol.completions import CompletionRequest
+from octavo_gateway.protocol.decode import decode
+from octavo_gateway.protocol.errors import ApiError
 
 ROUTE = "/v1/chat/completions"
 
@@ -338,7 +341,7 @@ def test_max_tokens_is_enforced_and_the_newer_field_wins() -> None:
     ("code", "param", "status", "api_code", "api_param"),
     [
         ("capacity", "prompt", 400, "context_length_exceeded", "messages"),
-        ("context_length", "prompt", 400, "context_length_exceeded", "messages"),
+        ("context_length_exceeded", "prompt", 400, "context_length_exceeded", "messages"),
         ("invalid_argument", "logprobs", 400, None, "top_logprobs"),
         ("invalid_argument", "max_tokens", 400, None, "max_completion_tokens"),
         ("overloaded", "", 429, "rate_limit_exceeded", None),
@@ -473,3 +476,24 @@ def test_a_fault_inside_is_a_500_that_says_nothing() -> None:
             assert (await client.get("/health"))[0] == 200
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("prompt", b"[" + b",".join([b"[1]"] * 2_000_000) + b"]"),
+        ("prompt", b"[" + b",".join([b'"a"'] * 2_000_000) + b"]"),
+        ("metadata", b"[" + b",".join([b"{}"] * 2_000_000) + b"]"),
+        ("logit_bias", b"{" + b",".join([b'"%d":1' % i for i in range(1_000_000)]) + b"}"),
+    ],
+)
+def test_a_body_of_a_million_values_is_refused_before_it_is_decoded(name: str, value: bytes) -> None:
+    """Behaviour 88's kind: decoding holds the interpreter's lock, and everyone's stream with it."""
+    text = b'"' + b'[{\\"' * 400_000 + b'"'  # brackets and quotes within a string are text
+    body = b'{"user":%s,"%s":%s}' % (text, name.encode(), value)
+    start = time.perf_counter()
+    with pytest.raises(ApiError) as refused:
+        decode(body, CompletionRequest)
+    assert time.perf_counter() - start < 1.0
+    assert refused.value.status == 400 and refused.value.body.param == name
+    assert decode(b'{"prompt":%s}' % text, CompletionRequest).prompt == '[{"' * 400_000

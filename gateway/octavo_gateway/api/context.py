@@ -108,7 +108,7 @@ class ApiContext:
     def _refusal(
         self, code: str, param: str, message: str, limit: int, prompt_param: str, renamed: Mapping[str, str]
     ) -> ApiError:
-        if code in ("context_length", "capacity"):
+        if code in ("context_length_exceeded", "capacity"):
             return context_length_exceeded(limit or self.length.max_model_len, message, prompt_param)
         theirs = prompt_param if param == "prompt" else renamed.get(param, param)
         return from_engine(code, theirs, message)

@@ -7,13 +7,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from octavo_gateway.protocol.errors import ApiError, invalid, quoted
+from octavo_gateway.protocol.errors import ApiError, invalid, quoted, shorten
 
 _log = logging.getLogger("octavo.gateway.protocol")
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 DEFAULT_MAX_DEPTH = 64
+# Arrays, objects and strings in a body. Decoding holds the interpreter's lock: what it makes must be bounded, and not
+# only the bytes it is made from.
+MAX_VALUES = 2**17
 
 # Known to the API and without effect here: accepted silently.
 _NO_EFFECT = frozenset(
@@ -52,7 +55,7 @@ def decode(body: bytes, type_: type[T], *, max_depth: int = DEFAULT_MAX_DEPTH) -
         raise invalid(None, f"The body is not valid UTF-8 (byte {e.start}).") from None
     if not body.strip():
         raise invalid(None, "The body is empty; a JSON object is expected.")
-    check_depth(body, max_depth)
+    check_structure(body, max_depth)
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         _check_unknown(fields, type_)
@@ -85,24 +88,43 @@ def _with_integers(value: Any) -> Any:
     return value
 
 
-def check_depth(body: bytes, limit: int) -> None:
-    """Refuse arrays and objects nested deeper than `limit`, without recursion and at the speed of bytes.replace.
+def check_structure(body: bytes, max_depth: int) -> None:
+    """Refuse more than MAX_VALUES arrays, objects and strings, and what is nested deeper than `max_depth`.
 
-    Escapes, then strings, are cut out; what is left is brackets, and each pass takes away the innermost layer.
+    Without recursion and at the speed of bytes.replace: escapes, then strings, are cut out; what is left is brackets,
+    and each pass takes away the innermost layer.
     """
-    if body.count(b"[") + body.count(b"{") <= limit:
+    opening = body.count(b"[") + body.count(b"{")
+    if opening <= max_depth and body.count(b'"') <= 2 * MAX_VALUES:
         return
     rest = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
-    if b'"' in rest:
+    strings = rest.count(b'"') // 2
+    if strings > MAX_VALUES:
+        raise _too_many(body)
+    if strings:
         rest = b"".join(rest.split(b'"')[::2])
+    if strings + rest.count(b"[") + rest.count(b"{") > MAX_VALUES:
+        raise _too_many(body)
     rest = rest.translate(_BRACES_TO_BRACKETS)
-    for _ in range(limit):
+    for _ in range(max_depth):
         shorter = rest.replace(b"[]", b"")
         if len(shorter) == len(rest):
             break
         rest = shorter
-    if rest and (b"[]" in rest or rest.count(b"[") > limit):
-        raise _too_deep(limit)
+    if rest and (b"[]" in rest or rest.count(b"[") > max_depth):
+        raise _too_deep(max_depth)
+
+
+def _too_many(body: bytes) -> ApiError:
+    """Names the field that most of the body is."""
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        fields = {}
+    longest = max(fields, key=lambda name: len(fields[name]), default=None)
+    param = None if longest is None else shorten(longest, 64)
+    where = "" if param is None else f"{param}: "
+    return invalid(param, f"{where}A body may have at most {MAX_VALUES} arrays, objects and strings in all.")
 
 
 def _too_deep(limit: int) -> ApiError:

@@ -11,7 +11,7 @@ RETRY_AFTER_SECONDS = 1
 _BY_ENGINE_CODE: dict[str, tuple[int, str, str | None]] = {
     "invalid_argument": (400, "invalid_request_error", None),
     "unsupported": (400, "invalid_request_error", "unsupported_value"),
-    "context_length": (400, "invalid_request_error", "context_length_exceeded"),
+    "context_length_exceeded": (400, "invalid_request_error", "context_length_exceeded"),
     "capacity": (400, "invalid_request_error", "context_length_exceeded"),
     "overloaded": (429, "rate_limit_error", "rate_limit_exceeded"),
     "not_found": (404, "invalid_request_error", "not_found"),
