@@ -182,3 +182,32 @@ def test_serving_imports_neither_torch_nor_transformers() -> None:
     ).stdout
     assert "aiohttp" in out and "'torch'" not in out and "'transformers'" not in out
     assert "'prometheus_client'" not in out and "'numpy'" not in out
+
+
+LOST = """
+import signal, sys
+from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.server.settings import ServerSettings
+from octavo_gateway.server.start import run_server
+
+class Dying:
+    def __del__(self):  # what is raised here is ignored, as in the callbacks of the import machinery
+        signal.raise_signal(signal.SIGINT)
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "octavo_gateway.server.lifecycle":
+            Dying()
+
+sys.meta_path.insert(0, Finder())
+sys.exit(run_server(lambda: signal.pause(), ApiSettings(served_names=("tiny",)), ServerSettings(port=0)))
+"""
+
+
+def test_an_interrupt_during_an_import_is_not_lost() -> None:
+    """Behaviour 92."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    process = subprocess.run(
+        [sys.executable, "-c", LOST], env=env, capture_output=True, text=True, timeout=20
+    )
+    assert (process.returncode, process.stderr) == (130, "octavo: interrupted\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from octavo_gateway.api.settings import ApiSettings
     from octavo_gateway.server.settings import ServerSettings
 
+INTERRUPTED = 130
 BAD_INPUT = 2  # the exit status for what the operator can put right
 
 
@@ -21,6 +23,8 @@ def run_server(load: Callable[[], Engine], api: ApiSettings, settings: ServerSet
     """Serve until a signal; the process's exit status. What is wrong is one line on stderr."""
     from octavo.errors import OctavoError
 
+    # Until the loop takes the signal over. A KeyboardInterrupt that strikes in the machinery of an import is lost.
+    signal.signal(signal.SIGINT, _on_interrupt)
     loading = _load_in_background(load)
     # Heavy imports, while the loader reads and packs.
     import asyncio
@@ -43,6 +47,11 @@ def run_server(load: Callable[[], Engine], api: ApiSettings, settings: ServerSet
     except (OctavoError, ApiError) as e:
         return _complain(str(e), loading)
     return _leave(status, loading)
+
+
+def _on_interrupt(number: int, frame: object) -> None:
+    os.write(2, b"octavo: interrupted\n")
+    os._exit(INTERRUPTED)
 
 
 def _load_in_background(load: Callable[[], Engine]) -> Future[Engine]:
