@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <future>
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
@@ -38,8 +39,10 @@ Engine::Engine(ModelConfig config, std::shared_ptr<WeightFiles> weights, EngineO
     : config_(std::move(config)), options_(options), owner_pid_(getpid()) {
   if (options_.max_model_len == 0) options_.max_model_len = config_.max_positions;
   check_options(options_, config_);
-  // A step must be able to hold one token of every running sequence.
-  options_.max_num_batched_tokens = std::max(options_.max_num_batched_tokens, options_.max_num_seqs);
+  // A step must be able to hold one token of every running sequence, and never holds more than all of their windows.
+  const int64_t windows = int64_t{options_.max_num_seqs} * options_.max_model_len;
+  options_.max_num_batched_tokens =
+      static_cast<int>(std::clamp<int64_t>(options_.max_num_batched_tokens, options_.max_num_seqs, windows));
 
   ModelHostOptions host;
   host.threads = options_.threads;
@@ -49,15 +52,20 @@ Engine::Engine(ModelConfig config, std::shared_ptr<WeightFiles> weights, EngineO
   host.max_tokens = options_.max_num_batched_tokens;
   host.max_seqs = options_.max_num_seqs;
   host.max_model_len = options_.max_model_len;
-  host_ = std::make_unique<ModelHost>(config_, std::move(weights), host);
-
   sched_config_.block_size = options_.block_size;
   sched_config_.groups.assign(1, CacheGroup{options_.num_blocks, RetainBlocks::kAll, 0});
   sched_config_.max_tokens_per_step = options_.max_num_batched_tokens;
   sched_config_.max_seqs = options_.max_num_seqs;
   sched_config_.max_model_len = options_.max_model_len;
   sched_config_.prefix_caching = options_.enable_prefix_caching;
-  checker_ = std::make_unique<Scheduler>(sched_config_);
+  try {
+    host_ = std::make_unique<ModelHost>(config_, std::move(weights), host);
+    checker_ = std::make_unique<Scheduler>(sched_config_);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kOutOfMemory, "memory",
+                cat("the memory does not suffice for the model with ", options_.num_blocks, " blocks of ",
+                    options_.block_size, " tokens and steps of ", options_.max_num_batched_tokens, " tokens"));
+  }
 }
 
 Engine::~Engine() { shutdown(); }

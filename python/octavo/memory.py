@@ -10,6 +10,7 @@ from octavo.errors import InvalidArgumentError
 DEFAULT_SEQUENCES = 32  # full-length sequences that the default cache has room for ...
 DEFAULT_SHARE = 0.4  # ... unless that is more than this share of the memory
 MIN_BLOCKS = 2
+MAX_BLOCKS = 2**31 - 1  # the engine numbers them with 32 bits
 
 
 def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
@@ -99,6 +100,12 @@ def _whole_blocks(param: str, budget: int, bytes_per_block: int, what: str) -> i
         raise InvalidArgumentError(
             f"{param} leaves no room for the cache: {what} must hold at least {MIN_BLOCKS} blocks of "
             f"{bytes_per_block} bytes",
+            param=param,
+        )
+    if count > MAX_BLOCKS:
+        raise InvalidArgumentError(
+            f"{param} is too much: {what} would hold {count} blocks of {bytes_per_block} bytes, at most {MAX_BLOCKS} "
+            "are possible",
             param=param,
         )
     return count

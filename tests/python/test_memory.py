@@ -68,3 +68,9 @@ def test_no_room(kwargs: dict[str, int], param: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"2 blocks of 1000 bytes") as caught:
         blocks(**kwargs)
     assert caught.value.param == param
+
+
+def test_more_blocks_than_can_be_numbered() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"3000000000 blocks .* at most 2147483647") as caught:
+        blocks(cache_bytes=3_000_000_000_000)
+    assert caught.value.param == "kv_cache_memory"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
+import sys
 import threading
 import time
 
@@ -189,3 +191,37 @@ def test_many_threads_may_submit_and_cancel(engine: _engine.Engine) -> None:
     assert not errors
     engine.audit()
     assert engine.stats()["live_blocks"] == 0
+
+
+BEYOND_MEMORY = """
+import resource
+from conftest_runtime import make_engine
+from octavo.errors import OctavoError
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+try:
+    make_engine(num_blocks=2**31 - 1)
+except OctavoError as error:
+    print(error.code)
+"""
+
+
+@pytest.mark.unsanitized("the sanitizers reserve more address space than the limit")
+def test_a_cache_beyond_the_memory_is_an_error() -> None:
+    path = os.pathsep.join([os.path.dirname(__file__), *(p for p in sys.path if p)])
+    child = subprocess.run(
+        [sys.executable, "-c", BEYOND_MEMORY],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert child.stdout == "out_of_memory\n", child.stderr
+
+
+def test_a_step_is_never_larger_than_all_windows() -> None:
+    e = make_engine(max_num_batched_tokens=2**31 - 1, max_num_seqs=4, max_model_len=128)
+    assert e.info()["max_num_batched_tokens"] == 4 * 128
+    channel = e.open_channel()
+    ids = [e.submit([5] * 100, params(), channel) for _ in range(6)]
+    assert all(deltas[-1].finish for deltas in collect(channel, ids).values())
+    e.shutdown()
