@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from octavo import _engine
+from octavo.checks import invalid
 from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
 from octavo.fork_point import fork_point
@@ -80,9 +81,10 @@ class LLM:
         if (prompts is None) == (prompt_token_ids is None):
             raise InvalidArgumentError("give either prompts or prompt_token_ids", param="prompts")
         given = prompts if prompts is not None else prompt_token_ids
-        return self._run(
-            prepare(self.model, [given] if is_single(given) else given), sampling_params, use_tqdm, priority
-        )
+        if not hasattr(given, "__iter__"):
+            raise invalid("prompts", given, "a prompt or a list of prompts")
+        ready = prepare(self.model, [given] if is_single(given) else list(given))
+        return self._run(ready, sampling_params, use_tqdm, priority)
 
     def chat(
         self,

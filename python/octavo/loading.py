@@ -133,6 +133,7 @@ class LoadedModel:
             RefusedError: it can never be served, with the numbers.
         """
         self.check_alive()
+        checks.integer("priority", priority, -(2**31), 2**31 - 1)
         native = self._native(params, len(ids))
         return self.engine.submit(ids, native, channel, namespace=namespace, priority=priority)
 

@@ -476,3 +476,26 @@ print({"torch", "transformers", "gguf", "safetensors"} & set(sys.modules))
 """
     done = run_script(code)
     assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_prompts_may_come_from_a_generator(llm: LLM) -> None:
+    greedy = SamplingParams(temperature=0, max_tokens=2)
+    texts = ["One two", "Red green"]
+    want = llm.generate(texts, greedy, use_tqdm=False)
+    got = llm.generate((text for text in texts), greedy, use_tqdm=False)
+    assert [o.outputs[0].token_ids for o in got] == [o.outputs[0].token_ids for o in want]
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"),
+    [
+        ("prompts", {"prompts": 5}),
+        ("priority", {"prompts": "a", "priority": ["x"]}),
+        ("priority", {"prompts": "a", "priority": [2**31]}),
+        ("priority", {"prompts": "a", "priority": [True]}),
+    ],
+)
+def test_wrong_arguments_are_named(llm: LLM, name: str, kwargs: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=name) as caught:
+        llm.generate(**kwargs, use_tqdm=False)
+    assert caught.value.param == name
