@@ -97,10 +97,19 @@ void Engine::run() {
     for (Command& command : commands) command(*loop_);
     blocked = false;
     if (!paused_ && loop_->has_work()) blocked = !loop_->step();
+    report();
+  }
+  loop_->cancel_all();
+  report();
+}
+
+// The counters first: who has read the end of a request does not find it running.
+void Engine::report() {
+  {
     std::lock_guard lock(stats_mutex_);
     stats_ = loop_->stats();
   }
-  loop_->cancel_all();
+  loop_->publish();
 }
 
 void Engine::require_running() const {

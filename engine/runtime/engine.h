@@ -70,6 +70,7 @@ class Engine {
   using Command = std::function<void(StepLoop&)>;
 
   void run();
+  void report();
   void post(Command command);                        // asynchronous; throws after shutdown
   void call(const std::function<void(StepLoop&)>&);  // waits; rethrows what the command throws
   void require_running() const;

@@ -85,7 +85,6 @@ void StepLoop::cancel(RequestId id) {
   if (it == requests_.end()) return;
   end_request(*it->second, Finish::kAbort, nullptr);
   scheduler_.cancel(id);
-  publish();
 }
 
 void StepLoop::cancel_channel(const Channel* channel) {
@@ -105,10 +104,7 @@ bool StepLoop::step() {
   const double begin = monotonic_seconds();
   const StepPlan* plan = scheduler_.plan();
   const bool ended_some = take_events();
-  if (!plan) {
-    publish();
-    return ended_some;
-  }
+  if (!plan) return ended_some;
   const double planned = monotonic_seconds();
   const StepResult* result = nullptr;
   try {
@@ -130,7 +126,6 @@ bool StepLoop::step() {
     ++stats_.step_sizes[std::min(size, stats_.step_sizes.size() - 1)];
     commit(*plan, *result);
   }
-  publish();
   stats_.execute_ns += static_cast<int64_t>((executed - planned) * 1e9);
   stats_.host_ns += static_cast<int64_t>((planned - begin + monotonic_seconds() - executed) * 1e9);
   return true;

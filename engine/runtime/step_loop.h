@@ -29,7 +29,7 @@ struct LoopStats {
   int64_t execute_ns = 0;
 };
 
-// One turn of the engine: plan, execute, commit, publish. Owned by one thread; knows nothing of threads itself.
+// One turn of the engine: plan, execute, commit; then publish. Owned by one thread; knows nothing of threads itself.
 class StepLoop {
  public:
   StepLoop(SchedulerConfig config, Executor& executor, const TokenTable& table, std::vector<int32_t> eos_token_ids);
@@ -45,6 +45,8 @@ class StepLoop {
   bool has_work() const { return scheduler_.has_work(); }
   // Runs one step. False when nothing moved: nothing can be planned until a request arrives or goes.
   bool step();
+  // Hands over what steps and cancels have told since the last call.
+  void publish();
 
   LoopStats stats() const;
   void audit() const;
@@ -65,7 +67,6 @@ class StepLoop {
   void tell(Request& request);
   void tell(Request& request, Choice& choice);
   std::vector<Delta>& outgoing(const std::shared_ptr<Channel>& channel);
-  void publish();
 
   SchedulerConfig config_;
   Scheduler scheduler_;

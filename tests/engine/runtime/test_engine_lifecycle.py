@@ -225,3 +225,15 @@ def test_a_step_is_never_larger_than_all_windows() -> None:
     ids = [e.submit([5] * 100, params(), channel) for _ in range(6)]
     assert all(deltas[-1].finish for deltas in collect(channel, ids).values())
     e.shutdown()
+
+
+def test_the_counters_are_not_behind_the_deltas(engine: _engine.Engine) -> None:
+    """Who has read the end of a request does not find it running."""
+    channel = engine.open_channel()
+    for i in range(500):
+        rid = engine.submit([5 + i % 80] * 3, params(max_tokens=1 + i % 2), channel)
+        if i % 3 == 0:
+            engine.cancel(rid)
+        collect(channel, [rid])
+        stats = engine.stats()
+        assert (stats["running"], stats["waiting"], stats["live_blocks"]) == (0, 0, 0)
