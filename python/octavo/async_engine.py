@@ -44,7 +44,9 @@ class AsyncEngine:
             self.model = load(EngineArgs.from_kwargs({"model": model, **kwargs}))
         self._readers: dict[int, LoopReader] = {}
         self._requests: dict[str, tuple[TokenStream, OutputBuilder]] = {}
-        self._prepared: dict[str, bool] = {}  # names whose prompt is being tokenized: whether they were aborted since
+        self._prepared: dict[
+            str, bool
+        ] = {}  # names whose prompt is being tokenized: whether they were aborted since
         self._counter = itertools.count()
 
     @property

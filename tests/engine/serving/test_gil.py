@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from served import Served, params
+from loaded_engine import Served, params
 
 
 @pytest.mark.unsanitized("expects several tokens within one second")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served import Served, params
+from loaded_engine import Served, params
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from served import Served, params
+from loaded_engine import Served, params
 
 pytestmark = pytest.mark.slow
 
