@@ -91,7 +91,6 @@ void StepLoop::refuse(RequestId id, const SubmitRequest& submit, int32_t n, cons
     delta.times.arrival = arrival;
     outgoing(submit.channel).push_back(std::move(delta));
   }
-  publish();
 }
 
 }  // namespace octavo
