@@ -260,9 +260,9 @@ def test_a_fork_does_not_write_into_what_its_parent_wrote_on_meanwhile(undo):
 
 def test_scored_requests_come_back_after_a_preemption_with_a_window():
     """Their prompt is scored already: what they computed beyond it is taken from the cache like anyone's."""
-    world = World(groups=[(40, 0), (12, 5)], block_size=4, max_tokens_per_step=16)
-    for i in range(8):
-        world.add(random_prompt(3, seed=i), max_new=15, prompt_logits=True)
+    world = World(groups=[(16, 0), (8, 5)], block_size=4, max_tokens_per_step=16)
+    for i in range(3):
+        world.add(random_prompt(3, seed=i), max_new=40, prompt_logits=True)
     world.run()
     assert world.scheduler.stats()["preemptions"] > 0
     assert all(r.failed is None for r in world.finished.values())
