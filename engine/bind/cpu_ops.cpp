@@ -37,17 +37,18 @@ void parallel_for(CpuOps& ops, int n, const std::function<void(int)>& body) {
 void bind_cpu_ops(nb::module_& m) {
   nb::class_<CpuOps>(m, "CpuOps", "The CPU's kernels and a pool of threads to run them on; one caller at a time.")
       .def("__init__", &make_ops, nb::arg("threads") = 0, nb::arg("isa") = "",
-           "threads: 0 takes all allowed CPUs. isa: \"baseline\", \"avx2\" or \"avx512vnni\", by default the machine's best.")
+           "threads: 0 takes all allowed CPUs. isa: \"baseline\", \"avx2\" or \"avx512vnni\", by default the machine's "
+           "best.")
       .def_prop_ro("threads", [](CpuOps& ops) { return ops.queue().threads(); })
       .def_prop_ro("isa", [](CpuOps& ops) { return ops.backend().caps().isa; })
       .def("parallel_for", &parallel_for, nb::arg("n"), nb::arg("body"));
   m.def(
       "measure_ceilings",
-      [](int threads, double seconds) {
+      [](const std::string& isa, int threads, double seconds) {
         Ceilings c;
         {
           nb::gil_scoped_release release;
-          c = measure_ceilings(threads, seconds);
+          c = measure_ceilings(choose_isa(isa), threads, seconds);
         }
         nb::dict d;
         d["fma_gflops"] = c.fma_gflops;
@@ -56,7 +57,8 @@ void bind_cpu_ops(nb::module_& m) {
         d["read_gbytes"] = c.read_gbytes;
         return d;
       },
-      nb::arg("threads") = 0, nb::arg("seconds") = 0.5, "What this machine can do at most, measured now.");
+      nb::arg("isa") = "", nb::arg("threads") = 0, nb::arg("seconds") = 0.5,
+      "What this machine can do at most with an instruction set, measured now.");
   m.def("allowed_cpus", &allowed_cpus, "CPUs this process may use: affinity mask and cgroup quota.");
 }
 

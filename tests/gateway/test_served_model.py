@@ -25,6 +25,7 @@ def test_the_official_client_streamed_and_not(served: Served) -> None:
         text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
         plain = client.completions.create(model=served.model, prompt="The capital of France is", **GREEDY)
     assert "Paris" in plain.choices[0].text
+    assert "Paris" in (whole.choices[0].message.content or "")
     assert text == whole.choices[0].message.content
 
 

@@ -24,7 +24,7 @@ def run(flags: argparse.Namespace) -> int:
     from octavo_bench.kernels import attention, linear, report
 
     context = ops.Context(flags.threads, flags.isa)
-    ceilings = _engine.measure_ceilings(context.threads, 0.5)
+    ceilings = _engine.measure_ceilings(context.isa, context.threads, 0.5)
     limits = ", ".join(f"{name} {value:.1f}" for name, value in ceilings.items())
     print(f"{context.threads} threads, {context.isa}; ceilings: " + limits)
     formats = [f for f in linear.FORMATS if flags.only in f"linear {f}"]

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cpu/isa.h"
 #include "backend/cpu/pool.h"
 #include "base/clock.h"
 #include "tensor/buffer.h"
@@ -11,6 +10,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define OCTAVO_TARGET_AVX2 __attribute__((target("avx2,fma"), noinline))
+#define OCTAVO_TARGET_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni"), noinline))
 #endif
 
 namespace octavo {
@@ -83,6 +83,36 @@ OCTAVO_TARGET_AVX2 void int16_loop() {
   }
 }
 
+OCTAVO_TARGET_VNNI void vnni8_loop() {
+  __m512i acc[kChains];
+#pragma GCC unroll 16
+  for (auto& a : acc) a = _mm512_setzero_si512();
+  __m512i codes = _mm512_set1_epi8(5), x = _mm512_set1_epi8(3);
+  for (int i = 0; i < kSteps; ++i) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      asm volatile("" : "+v"(codes), "+v"(x));
+      acc[c] = _mm512_dpbusd_epi32(acc[c], codes, x);
+      asm volatile("" : "+v"(acc[c]));
+    }
+  }
+}
+
+OCTAVO_TARGET_VNNI void vnni16_loop() {
+  __m512i acc[kChains];
+#pragma GCC unroll 16
+  for (auto& a : acc) a = _mm512_setzero_si512();
+  __m512i codes = _mm512_set1_epi8(5), x = _mm512_set1_epi8(3);
+  for (int i = 0; i < kSteps; ++i) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      asm volatile("" : "+v"(codes), "+v"(x));
+      acc[c] = _mm512_dpwssd_epi32(acc[c], codes, x);
+      asm volatile("" : "+v"(acc[c]));
+    }
+  }
+}
+
 OCTAVO_TARGET_AVX2 void read_loop(const std::byte* data, size_t bytes) {
   __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
   for (size_t i = 0; i + 128 <= bytes; i += 128) {
@@ -100,15 +130,20 @@ OCTAVO_TARGET_AVX2 void read_loop(const std::byte* data, size_t bytes) {
 
 }  // namespace
 
-Ceilings measure_ceilings(int threads, double seconds) {
+Ceilings measure_ceilings(Isa isa, int threads, double seconds) {
   Ceilings out;
 #if defined(__x86_64__)
-  if (detect_isa() == Isa::kBaseline) return out;
+  if (isa == Isa::kBaseline) return out;
   ThreadPool pool(threads);
   const double n = pool.threads() * static_cast<double>(kSteps);
   out.fma_gflops = best_rate(pool, n * kChains * 16, seconds, [](int, int) { fma_loop(); }) / 1e9;
-  out.int8_gops = best_rate(pool, n * 8 * 128, seconds, [](int, int) { int8_loop(); }) / 1e9;
-  out.int16_gops = best_rate(pool, n * kChains * 32, seconds, [](int, int) { int16_loop(); }) / 1e9;
+  if (isa == Isa::kAvx512Vnni) {
+    out.int8_gops = best_rate(pool, n * kChains * 128, seconds, [](int, int) { vnni8_loop(); }) / 1e9;
+    out.int16_gops = best_rate(pool, n * kChains * 64, seconds, [](int, int) { vnni16_loop(); }) / 1e9;
+  } else {
+    out.int8_gops = best_rate(pool, n * 8 * 128, seconds, [](int, int) { int8_loop(); }) / 1e9;
+    out.int16_gops = best_rate(pool, n * kChains * 32, seconds, [](int, int) { int16_loop(); }) / 1e9;
+  }
 
   const size_t whole = size_t{512} << 20, window = size_t{64} << 20;
   Buffer memory(whole);
