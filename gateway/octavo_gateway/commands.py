@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
 def _serve(flags: argparse.Namespace) -> int:
     from octavo.cli.model_flags import engine_args
-    from octavo_gateway.server.flags import api_settings, server_settings, set_up_logging
+    from octavo_gateway.server.flags import api_settings, server_settings, set_up_logging, take_model
     from octavo_gateway.server.start import run_server
 
-    if flags.model_flag is not None:
-        flags.model = flags.model_flag
+    take_model(flags)
     set_up_logging(flags.log_level)
     arguments = engine_args(flags)
 

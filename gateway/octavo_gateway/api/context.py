@@ -52,8 +52,9 @@ class ApiContext:
 
     def check_model(self, name: str | None) -> None:
         """A request without a model gets the one there is; a wrong name is a 404."""
-        if name is not None and name not in self.settings.served_names:
-            raise model_not_found(name)
+        known = self.settings
+        if name is not None and name not in known.served_names and name not in known.other_names:
+            raise model_not_found(name, known.served_names)
 
     def shorten_prompt(self, ids: list[int], request: GenerationFields, param: str) -> list[int]:
         """`ids`, cut to truncate_prompt_tokens where that was asked for, within the window."""

@@ -95,6 +95,7 @@ class ModelInfo:
     # The model's own sampling defaults, as SamplingParams names them.
     generation_config: Mapping[str, Any] = field(default_factory=dict)
     engine_info: Mapping[str, Any] = field(default_factory=dict)
+    summary: str = ""  # what is loaded and what it runs on, for the operator
 
 
 class Engine(Protocol):

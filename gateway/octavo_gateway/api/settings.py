@@ -10,6 +10,7 @@ from typing import Any
 @dataclass(frozen=True)
 class ApiSettings:
     served_names: tuple[str, ...]  # the first is the one that answers carry
+    other_names: tuple[str, ...] = ()  # taken in requests, too, and not listed
     default_sampling: Mapping[str, Any] = field(default_factory=dict)  # --override-generation-config
     use_generation_config: bool = True  # False: the API's own defaults instead of the model's
     strict_max_tokens: bool = False  # True: max_tokens beyond the free window is a 400

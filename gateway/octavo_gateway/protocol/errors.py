@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 MAX_MESSAGE_CHARS = 1000
@@ -84,10 +86,11 @@ def context_length_exceeded(limit: int, prompt_tokens: str, param: str) -> ApiEr
     )
 
 
-def model_not_found(name: str) -> ApiError:
+def model_not_found(name: str, served: Sequence[str]) -> ApiError:
+    names = ", ".join(quoted(known, 128) for known in served[:8])
     return ApiError(
         404,
-        f"The model {quoted(name, 128)} does not exist here; GET /v1/models lists what does.",
+        f"The model {quoted(name, 128)} does not exist here; this server has {names} (GET /v1/models).",
         param="model",
         code="model_not_found",
     )

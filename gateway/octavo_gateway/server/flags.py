@@ -6,10 +6,12 @@ import argparse
 import json
 import logging
 import os
+from pathlib import Path
 from typing import Any
 
 from octavo.cli.model_flags import add_model_flags
 from octavo.errors import InvalidArgumentError
+from octavo.models.hub import DEFAULT_MODEL
 from octavo_gateway.api.sampling import check_default_sampling
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.protocol.errors import ApiError
@@ -72,9 +74,10 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
 def _add_api_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--served-model-name",
-        nargs="+",
+        action="append",
         metavar="NAME",
-        help="names of the model in requests; the first is the one in answers; default: the model as it was named",
+        help="name of the model in requests; may be given several times, the first is the one in answers; default: "
+        "the model as it was named, a path without folders and ending",
     )
     group.add_argument(
         "--generation-config",
@@ -118,6 +121,28 @@ def _add_api_flags(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def take_model(flags: argparse.Namespace) -> None:
+    """Make ``flags.model`` the model that was named, in whichever of the two ways."""
+    given = flags.model_flag
+    if given is not None and flags.model not in (DEFAULT_MODEL, given):
+        raise InvalidArgumentError(
+            f"--model {given!r} and the argument {flags.model!r} name two models; give one", param="model"
+        )
+    if given is not None:
+        flags.model = given
+    for name in flags.served_model_name or ():
+        if not name.strip():
+            raise InvalidArgumentError("--served-model-name must not be empty", param="served_model_name")
+
+
+def default_name(model: str) -> str:
+    """The name of a model in requests: a file's name without its ending, a folder's name, else as it was given."""
+    path = Path(model).expanduser()
+    if path.is_file():
+        return path.stem
+    return path.resolve().name or model if path.is_dir() else model
+
+
 def server_settings(flags: argparse.Namespace) -> ServerSettings:
     _check(flags, "port", 0, 65535)
     for name in ("max_queue", "max_body_bytes", "max_stream_backlog", "shutdown_timeout", "stall_timeout"):
@@ -144,7 +169,8 @@ def api_settings(flags: argparse.Namespace) -> ApiSettings:
     except ApiError as e:
         raise InvalidArgumentError(f"--override-generation-config: {e}", param=e.body.param or "") from None
     return ApiSettings(
-        served_names=tuple(flags.served_model_name or (str(flags.model),)),
+        served_names=tuple(flags.served_model_name or (default_name(flags.model),)),
+        other_names=() if flags.served_model_name else (flags.model,),
         default_sampling=flags.override_generation_config,
         use_generation_config=flags.generation_config == "auto",
         strict_max_tokens=flags.strict_max_tokens,

@@ -110,9 +110,11 @@ async def _load(loading: Future[Engine], signals: Signals) -> Engine | None:
 def _announce(listener: socket.socket, api: ApiSettings, engine: Engine) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
+    model = engine.model
+    aliases = [f"also named {', '.join(api.served_names[1:])}"] if api.served_names[1:] else []
+    facts = [model.summary or model.root, f"window of {model.max_model_len:,} tokens", *aliases]
     print(
-        f"{api.served_names[0]} answers at http://{shown}:{port}/v1 "
-        f"(window {engine.model.max_model_len} tokens; Ctrl-C stops)",
+        f"{api.served_names[0]} answers at http://{shown}:{port}/v1 ({', '.join(facts)}; Ctrl-C stops)",
         flush=True,
     )
 

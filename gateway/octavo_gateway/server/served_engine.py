@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.async_engine import AsyncEngine
 from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
-from octavo.loading import load
+from octavo.loading import LoadedModel, load
 from octavo.tokenizer import Tokenizer
 from octavo_gateway.api.engine import ModelInfo
 
@@ -84,6 +84,7 @@ class ServedEngine:
             root=loaded.name,
             max_model_len=loaded.max_model_len,
             generation_config=loaded.generation_config,
+            summary=_summary(loaded),
             engine_info={**loaded.engine.info(), "enable_prefix_caching": args.enable_prefix_caching},
         )
 
@@ -105,3 +106,14 @@ class ServedEngine:
 
     def shutdown(self) -> None:
         self._engine.shutdown()
+
+
+def _summary(loaded: LoadedModel) -> str:
+    engine = loaded.engine.info()
+    formats = ", ".join(loaded.info.formats)
+    tokens = engine["num_blocks"] * engine["block_size"]
+    gib = tokens * loaded.info.kv_bytes_per_token / 2**30
+    return (
+        f"{loaded.name}: {loaded.info.container} ({formats}), {engine['backend']} {engine['isa']} with "
+        f"{engine['threads']} threads, cache of {tokens:,} tokens ({gib:.2f} GiB of {engine['kv_dtype']})"
+    )
