@@ -43,10 +43,15 @@ def tiny(tiny_llama: Path) -> Iterator[LLM]:
 
 
 @pytest.fixture(scope="module")
-def reference(tiny_llama: Path) -> Any:
+def reference(tiny_llama: Path) -> Iterator[Any]:
+    torch = pytest.importorskip("torch")
     from transformers import LlamaForCausalLM
 
-    return LlamaForCausalLM.from_pretrained(tiny_llama, attn_implementation="eager").eval()
+    # For many small steps: threads would wait for each other longer than they work.
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield LlamaForCausalLM.from_pretrained(tiny_llama, attn_implementation="eager").eval()
+    torch.set_num_threads(before)
 
 
 def hot(**kwargs: Any) -> SamplingParams:
@@ -77,15 +82,13 @@ def test_best_of(tiny: LLM) -> None:
 
 
 @pytest.mark.parametrize("early", [True, False, "never"])
-@pytest.mark.parametrize(
-    "penalty", [1.0, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.0, 2.5, -1.5))]
-)
+@pytest.mark.parametrize("penalty", [1.0, 0.0, 2.5, -1.5])
 def test_beam_search_is_transformers(tiny: LLM, reference: Any, early: bool | str, penalty: float) -> None:
     torch = pytest.importorskip("torch")
     free = run(tiny, SamplingParams(n=4, use_beam_search=True, max_tokens=20, detokenize=False))
     ends = sorted({free[0].token_ids[6], free[1].token_ids[9], free[3].token_ids[19]})
     lengths = set()
-    for eos, width, n in (([], 1, 1), (ends[:1], 3, 3), (ends, 5, 2)):
+    for eos, width, n in (([], 1, 1), ([], 4, 4), (ends[:1], 3, 3), (ends, 4, 4), (ends, 5, 2)):
         want = reference.generate(
             torch.tensor([PROMPT]), attention_mask=torch.ones(1, len(PROMPT), dtype=torch.int64), do_sample=False,
             num_beams=width, num_return_sequences=n, max_new_tokens=20, length_penalty=penalty, early_stopping=early,
@@ -110,7 +113,8 @@ def test_beam_search_is_transformers(tiny: LLM, reference: Any, early: bool | st
         assert [o.score for o in got] == pytest.approx(
             [o.cumulative_logprob / len(o.token_ids) ** penalty for o in got]
         )
-    assert len(lengths) > 1, "the end tokens ended nothing"
+    if penalty <= 1:  # above, the longest win
+        assert len(lengths) > 1, "the end tokens ended nothing"
     tiny.model.engine.audit()
     assert tiny.stats()["live_blocks"] == 0
 
