@@ -143,7 +143,7 @@ class Reader {
  private:
   const std::byte* take(uint64_t size, const std::string& what) {
     if (size > left()) {
-      corrupt(what, cat("the file ends inside ", what, ": ", size, " bytes needed at offset ", offset_,
+      corrupt(what, cat("the file is truncated: it ends inside ", what, ", ", size, " bytes needed at offset ", offset_,
                         ", the file has ", bytes_.size()));
     }
     const std::byte* at = bytes_.data() + offset_;
@@ -218,6 +218,16 @@ TensorRecord read_tensor(Reader& in) {
   return record;
 }
 
+// How far the last tensor reaches beyond the `room` of the data section.
+uint64_t missing_bytes(const std::vector<TensorRecord>& records, uint64_t room) {
+  uint64_t missing = 0;
+  for (const TensorRecord& record : records) {
+    const uint64_t end = record.offset + record.tensor.bytes;
+    if (end >= record.offset && end > room) missing = std::max(missing, end - room);
+  }
+  return missing;
+}
+
 // Gives every tensor its bytes, after checking that they are aligned, inside the file and nobody else's.
 std::vector<GgufTensor> place_tensors(const Reader& in, std::vector<TensorRecord> records, uint64_t alignment,
                                       std::span<const std::byte> file) {
@@ -232,7 +242,8 @@ std::vector<GgufTensor> place_tensors(const Reader& in, std::vector<TensorRecord
     }
     if (record.offset > room || t.bytes > room - record.offset) {
       in.corrupt(t.name, cat("tensor ", t.name, " needs ", t.bytes, " bytes at offset ", record.offset,
-                             " of the data section, which has ", room));
+                             " of the data section, which has ", room, ": the file is truncated, ",
+                             missing_bytes(records, room), " bytes are missing"));
     }
     t.data = file.data() + start + record.offset;
     by_offset.push_back(&record);

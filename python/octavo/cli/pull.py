@@ -11,8 +11,13 @@ from octavo.cli.model_flags import add_source_flags
 def run(flags: argparse.Namespace) -> int:
     from octavo.models import hub
 
-    print(hub.resolve(flags.model, cache_dir=flags.cache_dir, revision=flags.revision, offline=flags.offline))
+    path = hub.resolve(
+        flags.model, cache_dir=flags.cache_dir, revision=flags.revision, offline=flags.offline, verify=True
+    )
+    print(path)
     return 0
 
 
-command = Command("Download a model and print where it is.", add_source_flags, run)
+command = Command(
+    "Download a model, or check the one that is here, and print where it is.", add_source_flags, run
+)

@@ -30,6 +30,7 @@ def resolve(
     cache_dir: str | os.PathLike[str] | None = None,
     revision: str | None = None,
     offline: bool = False,
+    verify: bool = False,
 ) -> Path:
     """The local files of ``model``: a GGUF file or a model folder. Downloads what is not here yet.
 
@@ -40,6 +41,7 @@ def resolve(
             that library's own cache.
         revision: branch, tag or commit of a Hugging Face model.
         offline: never download.
+        verify: check the digest of a built-in model that is here, not only its size.
 
     Raises:
         ModelError: nothing of that name is here, or the download failed.
@@ -60,13 +62,9 @@ def resolve(
         return path
     if known := builtin.builtin(name):
         cache = default_cache_dir(cache_dir)
-        if offline and not (cache / "models" / known.name / known.file_name).is_file():
-            raise ModelError(
-                f"model {name!r} is not in the cache {str(cache)!r}; run `octavo pull {name}` once with a network",
-                code="not_found",
-                param="model",
-            )
-        return builtin.pull(known, cache)
+        if offline:
+            return _cached_builtin(known, name, cache, verify)
+        return builtin.pull(known, cache, verify)
     repo, _, file = name.partition(":")
     if (_HUB_ID.fullmatch(repo) and not name.endswith((".gguf", "/"))) or (file and _HUB_ID.fullmatch(repo)):
         return _from_hub(repo, file or None, revision, offline)
@@ -76,6 +74,18 @@ def resolve(
         code="not_found",
         param="model",
     )
+
+
+def _cached_builtin(known: builtin.WheelModel, name: str, cache: Path, verify: bool) -> Path:
+    path = builtin.cached_file(known, cache)
+    advice = f"run `octavo pull {name}` once with a network"
+    if not path.is_file():
+        raise ModelError(
+            f"model {name!r} is not in the cache {str(cache)!r}; {advice}", code="not_found", param="model"
+        )
+    if wrong := builtin.damage(known, path, verify):
+        raise ModelError(f"{wrong}; {advice}", code="corrupt_file", param="model")
+    return path
 
 
 def _folder(path: Path) -> Path:

@@ -198,7 +198,7 @@ MALFORMED = {
     ),
     "past the end": (
         header(tensors=[tensor(dims=(17,))], data=bytes(64)),
-        "needs 68 bytes at offset 0 of the data section, which has 64",
+        "needs 68 bytes at offset 0 of the data section, which has 64: the file is truncated, 4 bytes are missing",
     ),
     "far offset": (header(tensors=[tensor(offset=2**64 - 32)], data=bytes(64)), "needs 16 bytes at offset"),
     "overlap": (
