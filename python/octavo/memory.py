@@ -15,15 +15,22 @@ MAX_BLOCKS = 2**31 - 1  # the engine numbers them with 32 bits
 
 def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """What this process may use: the memory that is free or reclaimable, within the limit of its control group."""
-    return min([_mem_available(proc / "meminfo"), *_cgroup_limits(proc / "self" / "cgroup", cgroup)])
+    return min(
+        [_meminfo(proc / "meminfo", "MemAvailable"), *_cgroup_limits(proc / "self" / "cgroup", cgroup)]
+    )
 
 
-def _mem_available(meminfo: Path) -> int:
+def installed_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """What this process could have at most: the machine's memory, within the limit of its control group."""
+    return min([_meminfo(proc / "meminfo", "MemTotal"), *_cgroup_limits(proc / "self" / "cgroup", cgroup)])
+
+
+def _meminfo(meminfo: Path, field: str) -> int:
     for line in meminfo.read_text().splitlines():
         name, _, rest = line.partition(":")
-        if name == "MemAvailable":
+        if name == field:
             return int(rest.split()[0]) * 1024
-    raise OSError(f"{meminfo} has no MemAvailable")
+    raise OSError(f"{meminfo} has no {field}")
 
 
 def _cgroup_limits(own: Path, root: Path) -> Iterator[int]:
@@ -62,6 +69,7 @@ def num_blocks(
     cache_bytes: int | None = None,
     blocks: int | None = None,
     available: int | None = None,
+    installed: int | None = None,
 ) -> int:
     """Blocks of the cache: ``blocks`` if given, else as many as ``cache_bytes`` holds, else a share of the memory.
 
@@ -70,14 +78,16 @@ def num_blocks(
         weight_bytes: what the model's weights take; part of the share.
         utilization: share of the memory for weights and cache. Without it the cache has room for 32 sequences of
             ``max_model_len``, at most 40 % of the memory.
-        available: the memory there is; asked of the system when not given.
+        available, installed: the memory that is free and the memory there is; asked of the system when not given.
 
     Raises:
-        InvalidArgumentError: not even two blocks fit; with the numbers.
+        InvalidArgumentError: not even two blocks fit, or the machine has less memory; with the numbers.
     """
     if blocks is not None:
+        _check_fits("num_gpu_blocks_override", blocks, blocks * bytes_per_block, installed)
         return blocks
     if cache_bytes is not None:
+        _check_fits("kv_cache_memory", cache_bytes, cache_bytes, installed)
         return _whole_blocks("kv_cache_memory", cache_bytes, bytes_per_block, f"{cache_bytes} bytes")
     available = available_bytes() if available is None else available
     if utilization is not None:
@@ -92,6 +102,16 @@ def num_blocks(
         f"40% of {available} available bytes",
     )
     return min(wanted, fitting)
+
+
+def _check_fits(param: str, value: int, size: int, installed: int | None) -> None:
+    limit = installed_bytes() if installed is None else installed
+    if size > limit:
+        raise InvalidArgumentError(
+            f"{param} {value} asks for a cache of {size} bytes ({size / 2**30:.1f} GiB), but this process can have at "
+            f"most {limit} bytes of memory ({limit / 2**30:.1f} GiB)",
+            param=param,
+        )
 
 
 def _whole_blocks(param: str, budget: int, bytes_per_block: int, what: str) -> int:

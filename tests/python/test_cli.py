@@ -67,6 +67,7 @@ def test_overview_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["generate", "--max-model-len", "x"], "max-model-len"),
         (["generate", "--kv-cache-memory", "lots"], "lots"),
         (["generate", "--block-size", "12", "--prompt", "x"], "block_size"),
+        (["info", "--kv-cache-memory", "500TiB"], str(500 << 40)),
         (["generate", "--chat-template", "/no/such.jinja", "--prompt", "x"], "/no/such.jinja"),
     ],
 )

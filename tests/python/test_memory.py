@@ -39,7 +39,25 @@ def test_the_tightest_limit_counts(tmp_path: Path, line: str, limits: dict[str, 
     assert fake_system(tmp_path, line, limits) == want
 
 
+@pytest.mark.parametrize(
+    ("line", "limits", "want"),
+    [("0::/a\n", {"a/memory.max": f"{3 * GIB}"}, 3 * GIB), ("", {}, 99999999 << 10)],
+)
+def test_what_is_installed(tmp_path: Path, line: str, limits: dict[str, str], want: int) -> None:
+    fake_system(tmp_path, line, limits)
+    assert memory.installed_bytes(tmp_path / "proc", tmp_path / "cgroup") == want
+
+
+@pytest.mark.parametrize("asked", [{"cache_bytes": 10_001}, {"blocks": 11}])
+def test_more_than_the_machine_has(asked: dict[str, int]) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"at most 10000 bytes") as caught:
+        blocks(**asked, installed=10_000)
+    assert str(next(iter(asked.values()))) in str(caught.value)
+    assert caught.value.param in ("kv_cache_memory", "num_gpu_blocks_override")
+
+
 def test_this_machine_says_something_sensible() -> None:
+    assert memory.available_bytes() <= memory.installed_bytes()
     assert 64 << 20 < memory.available_bytes() < 1 << 50
 
 
@@ -72,5 +90,5 @@ def test_no_room(kwargs: dict[str, int], param: str) -> None:
 
 def test_more_blocks_than_can_be_numbered() -> None:
     with pytest.raises(InvalidArgumentError, match=r"3000000000 blocks .* at most 2147483647") as caught:
-        blocks(cache_bytes=3_000_000_000_000)
+        blocks(cache_bytes=3_000_000_000_000, installed=10**13)
     assert caught.value.param == "kv_cache_memory"
