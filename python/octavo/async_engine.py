@@ -17,6 +17,7 @@ from octavo.output_builder import OutputBuilder
 from octavo.outputs import RequestOutput
 from octavo.prompts import Prompt, prepare
 from octavo.sampling_params import RequestOutputKind, SamplingParams
+from octavo.started_outputs import StartedOutputs
 from octavo.token_stream import MAX_BACKLOG, LoopReader, TokenStream
 from octavo.tokenizer import Tokenizer
 
@@ -167,7 +168,13 @@ class AsyncEngine:
         point = fork_point(request, sampling_params, choice, position)
         stream = self.attach().fork(point, max_backlog=MAX_BACKLOG)
         builder = OutputBuilder(self.model, name, None, point.ids, point.params, stream.id)
-        return self._outputs(stream, builder, point.params)
+        self._requests[name] = (stream, builder)
+
+        def abandon() -> None:
+            self._requests.pop(name, None)
+            stream.cancel()
+
+        return StartedOutputs(self._outputs(stream, builder, point.params), abandon)
 
     async def _outputs(
         self, stream: TokenStream, builder: OutputBuilder, params: SamplingParams
@@ -185,7 +192,7 @@ class AsyncEngine:
                 elif params.output_kind is RequestOutputKind.CUMULATIVE or builder.finished:
                     yield builder.snapshot()
         finally:
-            del self._requests[name]
+            self._requests.pop(name, None)
             stream.cancel()
 
     async def abort(self, request_id: str) -> None:

@@ -128,6 +128,24 @@ def test_a_request_id_in_use_is_refused(engine: AsyncEngine) -> None:
     asyncio.run(run())
 
 
+def test_a_fork_runs_under_its_name_from_the_start_and_ends_unread(engine: AsyncEngine) -> None:
+    async def run() -> None:
+        root = engine.generate("a", LONG, "root")
+        output = await anext(root)
+        fork = engine.fork(output, request_id="same")
+        with pytest.raises(InvalidArgumentError, match="'same' is in use"):
+            engine.fork(output, request_id="same")
+        await fork.aclose()  # before its first output was read
+        dropped = engine.fork(output, request_id="same")
+        del dropped
+        kept = engine.fork(output, params(), "same")
+        await root.aclose()
+        assert (await collect(kept))[-1].finished
+        await until_idle(engine)
+
+    asyncio.run(run())
+
+
 def test_a_request_id_is_in_use_while_its_prompt_is_tokenized(engine: AsyncEngine) -> None:
     async def run() -> None:
         long = "information " * 400  # tokenized in another thread
