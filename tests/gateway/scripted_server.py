@@ -12,6 +12,7 @@ from scripted import Script, ScriptedEngine
 from octavo.errors import ModelError
 from octavo_gateway.api.engine import ModelInfo
 from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.server.flags import set_up_logging
 from octavo_gateway.server.settings import ServerSettings
 from octavo_gateway.server.start import run_server
 
@@ -27,5 +28,7 @@ def load() -> ScriptedEngine:
     return ScriptedEngine(script, model=ModelInfo("scripted", 4096, {}, {"num_blocks": 64}))
 
 
+if "log_level" in options:
+    set_up_logging(options["log_level"])
 server = ServerSettings(port=options.get("port", 0), shutdown_seconds=options.get("shutdown_seconds", 20.0))
 sys.exit(run_server(load, ApiSettings(served_names=("tiny",)), server))

@@ -94,6 +94,18 @@ def test_what_does_not_finish_in_time_is_aborted_with_a_last_chunk() -> None:
         assert process.wait(5) == 0
 
 
+def test_what_a_drain_says() -> None:
+    with server(tokens=20, step_seconds=0.05, log_level="info") as (process, port):
+        stream = post(port)
+        process.send_signal(signal.SIGTERM)
+        assert finishes(stream.read()) == ["stop"]
+        assert process.wait(5) == 0
+        assert process.stderr is not None
+        log = process.stderr.read()
+    assert "draining 1 requests" in log and log.rstrip().endswith("stopped")
+    assert "POST /v1/chat/completions 200 in " in log and "Traceback" not in log
+
+
 def test_a_second_signal_leaves_at_once() -> None:
     with server(tokens=1000, step_seconds=0.05, shutdown_seconds=60) as (process, port):
         stream = post(port)

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 from octavo_gateway.api.engine import Engine
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.metrics import Metrics, RequestObserver
-from octavo_gateway.api.sampling import cache_namespace, check_default_sampling, default_sampling
+from octavo_gateway.api.sampling import (
+    cache_namespace,
+    check_default_sampling,
+    default_sampling,
+    describe_defaults,
+)
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.api.text import PromptLength, TextWorkers
 from octavo_gateway.protocol.common import GenerationFields
@@ -39,7 +44,9 @@ class ApiContext:
         self.workers = workers
         self.defaults = default_sampling(engine.model, settings)
         check_default_sampling(self.defaults)
-        _log.info("sampling defaults: %s", self.defaults or "the API's own")
+        _log.info(
+            "a request that says nothing else samples with %s", describe_defaults(engine.model, settings)
+        )
         self.length = PromptLength(
             engine.model.max_model_len, engine.tokenizer.longest_token_bytes, settings.length_shortcut
         )

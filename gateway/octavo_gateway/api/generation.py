@@ -24,6 +24,7 @@ class Generation:
         self._prompt_tokens = prompt_tokens
         self._completion_tokens = 0
         self._cached_tokens = 0
+        self.finishes: list[str] = []  # how its choices have ended, in that order
 
     async def batches(self) -> AsyncIterator[Sequence[Delta]]:
         """What waits, at once each time. A delta with an error raises ApiError and ends the request."""
@@ -52,6 +53,7 @@ class Generation:
         if finish is None:
             return None
         self._unfinished -= 1
+        self.finishes.append(finish)
         self._cached_tokens = delta.cached_tokens
         if finish == "error":
             self._unfinished = 0
@@ -67,6 +69,11 @@ class Generation:
         return self._stream.backlog
 
     @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that were in the cache."""
+        return self._cached_tokens
+
+    @property
     def usage(self) -> Usage:
         """Complete once the last choice has finished."""
         return usage_of(self._prompt_tokens, self._completion_tokens, self._cached_tokens)
@@ -79,5 +86,6 @@ class Generation:
         """Nobody reads on: free what the request holds, if it has not ended."""
         if self._unfinished > 0:
             self._unfinished = 0
+            self.finishes.append("abort")
             self._observer.on_abandon()
             self._stream.cancel()

@@ -60,6 +60,25 @@ def default_sampling(model: ModelInfo, settings: ApiSettings) -> dict[str, Any]:
     return values
 
 
+def describe_defaults(model: ModelInfo, settings: ApiSettings) -> str:
+    """Those values in words, each with where it comes from."""
+    from octavo import SamplingParams
+
+    theirs = model.generation_config if settings.use_generation_config else {}
+    own, given = SamplingParams(), []
+    for name in _DEFAULTABLE:
+        value, source = getattr(own, name), ""
+        if name in settings.default_sampling:
+            value, source = settings.default_sampling[name], " (command line)"
+        elif name in theirs:
+            value, source = theirs[name], " (model)"
+        if name == "max_tokens" and not source:
+            value = f"{value} in a completion, what the window leaves in a chat"
+        shown = f"{value:g}" if isinstance(value, float) else value
+        given.append(f"{name} {shown}{source}")
+    return ", ".join(given)
+
+
 def check_default_sampling(values: Mapping[str, Any]) -> None:
     """Refuse defaults from the command line that no request could carry."""
     unknown = sorted(values.keys() - set(_DEFAULTABLE))

@@ -12,7 +12,9 @@ from aiohttp import web
 from octavo_gateway.api.ids import new_id
 from octavo_gateway.protocol.errors import ApiError, internal_error, invalid, quoted, shorten
 from octavo_gateway.server.auth import ApiKeys
-from octavo_gateway.server.handlers import Call, Handlers
+from octavo_gateway.server.call import Call
+from octavo_gateway.server.handlers import Handlers
+from octavo_gateway.server.request_log import RequestLog
 from octavo_gateway.server.responses import error_response
 from octavo_gateway.server.state import Phase, ServerState
 
@@ -46,7 +48,10 @@ def routes(handlers: Handlers) -> dict[str, dict[str, Handler]]:
 class Dispatcher:
     """The handler of aiohttp's low-level server."""
 
-    def __init__(self, state: ServerState, handlers: Handlers, keys: ApiKeys) -> None:
+    def __init__(
+        self, state: ServerState, handlers: Handlers, keys: ApiKeys, log: RequestLog | None = None
+    ) -> None:
+        self._log = log or RequestLog()
         self._state = state
         self._keys = keys
         self._routes = routes(handlers)
@@ -59,6 +64,7 @@ class Dispatcher:
         except ApiError as e:
             response = self._refusal(e)
         except (asyncio.CancelledError, ConnectionError):
+            self._log.finished(call, "client gone")
             raise
         except Exception:
             _log.exception("request %s failed", call.id)
@@ -67,6 +73,7 @@ class Dispatcher:
             response.headers["X-Request-Id"] = call.id
             if self._state.phase is Phase.DRAINING:
                 response.force_close()
+        self._log.finished(call, str(response.status))
         return response
 
     async def _dispatch(self, call: Call) -> web.StreamResponse:

@@ -68,6 +68,11 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
         metavar="SECONDS",
         help="/ready fails when the engine has work and makes no step for so long",
     )
+    group.add_argument(
+        "--disable-log-requests",
+        action="store_true",
+        help="log no line per finished request; such a line has no text of prompts or answers",
+    )
     group.add_argument("--log-level", choices=_LOG_LEVELS, default="info", help="what is logged to stderr")
 
 
@@ -155,6 +160,7 @@ def server_settings(flags: argparse.Namespace) -> ServerSettings:
         max_concurrent=flags.max_num_seqs + flags.max_queue,
         max_stream_backlog=flags.max_stream_backlog,
         shutdown_seconds=flags.shutdown_timeout,
+        log_requests=not flags.disable_log_requests,
         stall_seconds=flags.stall_timeout,
     )
 

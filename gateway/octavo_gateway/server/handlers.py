@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,6 +16,7 @@ from octavo_gateway.protocol.decode import decode
 from octavo_gateway.protocol.errors import unavailable
 from octavo_gateway.protocol.tokens import DetokenizeRequest, TokenizeRequest
 from octavo_gateway.server.body import read_body
+from octavo_gateway.server.call import Call
 from octavo_gateway.server.event_stream import StreamLimits, stream_events
 from octavo_gateway.server.responses import json_response
 from octavo_gateway.server.settings import ServerSettings
@@ -26,15 +26,6 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 # A body beyond this is decoded in a tokenizer thread instead of on the event loop.
 _LARGE_BODY = 64 * 1024
-
-
-@dataclass(frozen=True)
-class Call:
-    """A request with what the dispatcher knows of it."""
-
-    request: web.BaseRequest
-    id: str  # the client's X-Request-Id, or ours
-    arrival: float  # monotonic seconds
 
 
 class Handlers:
@@ -131,6 +122,7 @@ class Handlers:
                 return await self._answer(call, answer, bool(request.stream))
 
     async def _answer(self, call: Call, answer: Answer, stream: bool) -> web.StreamResponse:
+        call.generations.extend(answer.generations)
         with self._state.running(answer.generations):
             if not stream:
                 return json_response(await answer.whole())

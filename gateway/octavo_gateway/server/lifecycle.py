@@ -15,6 +15,7 @@ from octavo_gateway.api.text import TextWorkers
 from octavo_gateway.server.auth import ApiKeys
 from octavo_gateway.server.dispatch import Dispatcher, HttpServer
 from octavo_gateway.server.handlers import Handlers
+from octavo_gateway.server.request_log import RequestLog
 from octavo_gateway.server.settings import ServerSettings
 from octavo_gateway.server.state import Phase, ServerState, Service
 
@@ -73,7 +74,8 @@ async def serve(
     """Serve until a signal; the exit status. Errors of `loading` are raised."""
     signals = Signals(asyncio.get_running_loop())
     state = ServerState(settings.max_concurrent, settings.stall_seconds)
-    server = HttpServer(Dispatcher(state, Handlers(state, api, settings), ApiKeys(settings.api_keys)))
+    handlers, keys = Handlers(state, api, settings), ApiKeys(settings.api_keys)
+    server = HttpServer(Dispatcher(state, handlers, keys, RequestLog(settings.log_requests)))
     http = await asyncio.get_running_loop().create_server(server, sock=listener)
     workers = TextWorkers(api.tokenizer_threads)
     engine: Engine | None = None
@@ -85,7 +87,7 @@ async def serve(
             state.loaded(Service(ApiContext(engine, api, state.metrics, workers)))
             _announce(listener, api, engine)
             await signals.asked.wait()
-        return await _drain(state, signals, settings)
+        status = await _drain(state, signals, settings)
     finally:
         http.close()
         server.pre_shutdown()
@@ -94,6 +96,8 @@ async def serve(
         signals.close()
         if engine is not None:
             engine.shutdown()
+    _log.info("stopped")
+    return status
 
 
 async def _load(loading: Future[Engine], signals: Signals) -> Engine | None:
@@ -125,6 +129,8 @@ async def _drain(state: ServerState, signals: Signals, settings: ServerSettings)
     seconds = settings.shutdown_seconds
     if signals.first is signal.SIGINT:
         seconds = min(seconds, _INTERRUPT_DRAIN_SECONDS)
+    if state.accepted:
+        _log.info("draining %d requests for up to %g s", state.accepted, seconds)
     urged = asyncio.ensure_future(signals.urged.wait())
     drained = asyncio.ensure_future(state.drained(seconds))
     await asyncio.wait((urged, drained), return_when=asyncio.FIRST_COMPLETED)

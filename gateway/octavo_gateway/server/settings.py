@@ -15,4 +15,5 @@ class ServerSettings:
     max_stream_backlog: int = 1024  # steps that may wait for a slow reader
     stalled_reader_seconds: float = 60.0
     shutdown_seconds: float = 20.0
+    log_requests: bool = True
     stall_seconds: float = 30.0  # /ready fails when the engine has work and has not stepped for so long

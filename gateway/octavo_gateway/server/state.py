@@ -65,6 +65,11 @@ class ServerState:
         """The same for those who only look, in every phase."""
         return self._service
 
+    @property
+    def accepted(self) -> int:
+        """Requests that have been accepted and are not finished."""
+        return self._accepted
+
     @contextmanager
     def accept(self, places: int = 1) -> Iterator[None]:
         """Holds places in the queue; 429 when there are not so many."""

@@ -1,0 +1,19 @@
+"""A request on its way through the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from octavo_gateway.api.generation import Generation
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request with what the dispatcher knows of it."""
+
+    request: web.BaseRequest
+    id: str  # the client's X-Request-Id, or ours
+    arrival: float  # monotonic seconds
+    generations: list[Generation] = field(default_factory=list)  # what it has started
