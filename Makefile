@@ -27,11 +27,14 @@ $(VENV)/made:
 	@touch $@
 
 $(VENV)/installed: requirements.lock pyproject.toml $(VENV)/made
+	@echo "Installing the locked packages into .venv"
 	$(PIP) install --quiet --requirement requirements.lock
+	@echo "Compiling the engine (about 2 minutes)"
 	$(EDITABLE)
 	@touch $@
 
 $(VENV)/installed-test: requirements-test.lock $(VENV)/installed
+	@echo "Installing what the tests need into .venv (some hundred MB)"
 	$(PIP) install --quiet --requirement requirements.lock --requirement requirements-test.lock
 	@touch $@
 

@@ -136,7 +136,8 @@ def _architecture(config: Mapping[str, Any], source: str) -> str:
     if not isinstance(names, list) or len(names) != 1 or names[0] not in ARCHITECTURES:
         shown = names[0] if isinstance(names, list) and len(names) == 1 else names
         raise ModelError(
-            f"{source}: architecture {shown} is not supported; supported: {', '.join(ARCHITECTURES)}",
+            f"{source}: architecture {shown} is not supported; supported: "
+            f"{', '.join(ARCHITECTURES)} (Mistral's without a sliding window)",
             code="unsupported",
             param="architectures",
         )
