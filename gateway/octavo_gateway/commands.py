@@ -13,13 +13,17 @@ if TYPE_CHECKING:
 
 
 def _serve(flags: argparse.Namespace) -> int:
+    from dataclasses import replace
+
     from octavo.cli.model_flags import engine_args
+    from octavo.cli.vllm_flags import check_vllm_flags
     from octavo_gateway.server.flags import api_settings, server_settings, set_up_logging, take_model
     from octavo_gateway.server.start import run_server
 
     take_model(flags)
     set_up_logging(flags.log_level)
-    arguments = engine_args(flags)
+    check_vllm_flags(flags)
+    arguments = replace(engine_args(flags), seed=flags.seed)
 
     def load() -> ServedEngine:
         from octavo_gateway.server.served_engine import ServedEngine

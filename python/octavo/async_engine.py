@@ -15,7 +15,7 @@ from octavo.loading import LoadedModel, load
 from octavo.models.hub import DEFAULT_MODEL
 from octavo.output_builder import OutputBuilder
 from octavo.outputs import RequestOutput
-from octavo.prompts import Prompt, prepare
+from octavo.prompts import Prompt, no_adapter, prepare
 from octavo.sampling_params import RequestOutputKind, SamplingParams
 from octavo.started_outputs import StartedOutputs
 from octavo.token_stream import MAX_BACKLOG, LoopReader, TokenStream
@@ -100,6 +100,7 @@ class AsyncEngine:
         request_id: str | None = None,
         *,
         priority: int = 0,
+        lora_request: None = None,
     ) -> AsyncGenerator[RequestOutput, None]:
         """Continue one prompt, yielding as it grows.
 
@@ -111,11 +112,13 @@ class AsyncEngine:
                 new (DELTA), or one item at the end (FINAL_ONLY).
             request_id: a name to ``abort`` it by; unique among the requests that run.
             priority: smaller runs first.
+            lora_request: only None; adapters are not supported.
 
         Raises:
             InvalidArgumentError, RefusedError: it cannot be served.
             OctavoError: it failed in the engine.
         """
+        no_adapter(lora_request)
         params = sampling_params if sampling_params is not None else self.model.default_sampling_params()
         name = self._name(request_id)
         self._prepared[name] = False

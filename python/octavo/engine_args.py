@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -139,6 +140,8 @@ class EngineArgs:
                 accepts, expected = _HARMLESS[name]
                 if not accepts(value):
                     raise checks.invalid(name, value, f"{expected} in this version of octavo")
+                if name == "trust_remote_code" and value:
+                    warnings.warn("trust_remote_code: octavo never runs code of a model", stacklevel=3)
             else:
                 raise InvalidArgumentError(f"LLM has no argument {name!r} (value {value!r})", param=name)
         return cls(**taken)
@@ -206,6 +209,6 @@ _HARMLESS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "tensor_parallel_size": _one_of(1),
     "tokenizer_mode": _one_of("auto", "fast"),
     "tokenizer_revision": _NOTHING,
-    "trust_remote_code": _one_of(False),
+    "trust_remote_code": _one_of(False, True, None),
     "use_v2_block_manager": _ANY,
 }

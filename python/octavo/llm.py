@@ -19,7 +19,7 @@ from octavo.models.hub import DEFAULT_MODEL
 from octavo.output_builder import OutputBuilder
 from octavo.outputs import RequestOutput
 from octavo.progress import Progress
-from octavo.prompts import Prompt, is_single, prepare
+from octavo.prompts import Prompt, is_single, no_adapter, prepare
 from octavo.sampling_params import SamplingParams
 from octavo.tokenizer import Tokenizer
 
@@ -60,6 +60,7 @@ class LLM:
         prompt_token_ids: Any = None,
         use_tqdm: bool | Callable[..., Any] = True,
         priority: Sequence[int] | None = None,
+        lora_request: None = None,
     ) -> list[RequestOutput]:
         """Continue each prompt.
 
@@ -70,6 +71,7 @@ class LLM:
             prompt_token_ids: token ids (one list or several) in place of ``prompts``.
             use_tqdm: show a progress bar; or what to make it with.
             priority: one number per prompt, smaller runs first.
+            lora_request: only None; adapters are not supported.
 
         Returns:
             The outputs in the order of the prompts. A request that failed in the engine has finish_reason "error",
@@ -78,6 +80,7 @@ class LLM:
         Raises:
             InvalidArgumentError, RefusedError: a prompt or a parameter cannot be served; nothing is generated then.
         """
+        no_adapter(lora_request)
         if (prompts is None) == (prompt_token_ids is None):
             raise InvalidArgumentError("give either prompts or prompt_token_ids", param="prompts")
         given = prompts if prompts is not None else prompt_token_ids
@@ -92,6 +95,7 @@ class LLM:
         sampling_params: Params = None,
         *,
         use_tqdm: bool | Callable[..., Any] = True,
+        lora_request: None = None,
         chat_template: str | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
@@ -102,13 +106,14 @@ class LLM:
 
         Args:
             messages: a list of ``{"role", "content"}`` maps, or a list of such lists.
-            sampling_params, use_tqdm: as in ``generate``.
+            sampling_params, use_tqdm, lora_request: as in ``generate``.
             chat_template: Jinja source in place of the model's.
             add_generation_prompt, continue_final_message, tools, chat_template_kwargs: see
                 ``octavo.chat.ChatTemplate.render``.
         """
         from octavo.chat import ChatTemplate
 
+        no_adapter(lora_request)
         template = self.model.chat_template
         if chat_template is not None:
             template = ChatTemplate(self.model.require_tokenizer("messages"), chat_template)

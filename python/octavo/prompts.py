@@ -31,6 +31,15 @@ class Prompt:
         return self if keep is None or keep >= len(self.ids) else Prompt(self.text, self.ids[-keep:])
 
 
+def no_adapter(lora_request: object) -> None:
+    """Refuse an adapter, which a request of vLLM may name."""
+    if lora_request is not None:
+        raise InvalidArgumentError(
+            f"lora_request must be None: adapters are not supported, got {lora_request!r}",
+            param="lora_request",
+        )
+
+
 def is_single(prompts: Any) -> bool:
     """Whether this is one prompt and not a list of them."""
     if isinstance(prompts, (str, Mapping)):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from octavo.cli.model_flags import engine_args
+from octavo.cli.vllm_flags import check_vllm_flags
 from octavo.errors import InvalidArgumentError
 from octavo_gateway.server.flags import add_flags, api_settings, take_model
 
@@ -49,3 +51,31 @@ def test_two_models_are_refused() -> None:
     assert parsed("/one", "--model", "/one").model == "/one"
     with pytest.raises(InvalidArgumentError, match="--served-model-name"):
         parsed("--served-model-name", "")
+
+
+@pytest.mark.filterwarnings("ignore:trust_remote_code")
+def test_flags_of_vllm_that_ask_for_nothing() -> None:
+    flags = parsed(
+        *("m", "--tensor-parallel-size", "1", "--dtype", "bfloat16", "--swap-space", "4", "--enforce-eager"),
+        *("--trust-remote-code", "--enable-prefix-caching", "--enable-chunked-prefill", "--device", "cpu"),
+        *("--download-dir", "/d", "--kv-cache-memory-bytes", "1GiB", "--cpu-offload-gb", "0"),
+    )
+    check_vllm_flags(flags)
+    args = engine_args(flags)
+    assert (args.cache_dir, args.kv_cache_memory, args.enable_prefix_caching) == ("/d", 1 << 30, True)
+    assert not engine_args(parsed("--no-enable-prefix-caching")).enable_prefix_caching
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--tensor-parallel-size", "2"),
+        ("--quantization", "awq"),
+        ("--device", "cuda"),
+        ("--cpu-offload-gb", "4"),
+    ],
+)
+def test_flags_of_vllm_that_ask_for_something(flag: str, value: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="got") as caught:
+        check_vllm_flags(parsed(flag, value))
+    assert caught.value.param == flag[2:].replace("-", "_")

@@ -32,6 +32,11 @@ def test_torch_dtypes_are_names_too() -> None:
     assert EngineArgs(dtype=torch.bfloat16).dtype is torch.bfloat16
 
 
+def test_remote_code_is_never_run() -> None:
+    with pytest.warns(UserWarning, match="trust_remote_code"):
+        EngineArgs.from_kwargs({"trust_remote_code": True})
+
+
 def test_harmless_keywords() -> None:
     EngineArgs.from_kwargs(
         {
@@ -56,7 +61,6 @@ def test_harmless_keywords() -> None:
     [
         ("tensor_parallel_size", 2),
         ("tensor_parallel_size", True),
-        ("trust_remote_code", True),
         ("speculative_config", {"model": "x"}),
         ("cpu_offload_gb", 4),
         ("enable_lora", True),

@@ -366,6 +366,14 @@ def test_tensors_in_place_of_files(tiny_llama: Path) -> None:
         LLM(config, weights={"model.embed_tokens.weight": tensors["model.embed_tokens.weight"]}, **common)
 
 
+def test_adapters_are_refused_by_name(tiny_llama: Path) -> None:
+    with LLM(tiny_llama, skip_tokenizer_init=True, num_gpu_blocks_override=16) as llm:
+        params = SamplingParams(max_tokens=1)
+        assert llm.generate([1, 2], params, use_tqdm=False, lora_request=None)
+        with pytest.raises(InvalidArgumentError, match="lora_request must be None"):
+            llm.generate([1, 2], params, use_tqdm=False, lora_request="x")
+
+
 def test_models_and_sizes_that_do_not_fit(tiny_llama: Path, smollm2: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="at most 256, the positions"):
         LLM(tiny_llama, max_model_len=257)

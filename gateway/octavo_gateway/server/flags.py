@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.cli.model_flags import add_model_flags
+from octavo.cli.vllm_flags import add_vllm_flags
 from octavo.errors import InvalidArgumentError
 from octavo.models.hub import DEFAULT_MODEL
 from octavo_gateway.api.sampling import check_default_sampling
@@ -27,6 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     _add_server_flags(parser.add_argument_group("server"))
     _add_api_flags(parser.add_argument_group("API"))
+    add_vllm_flags(parser)
 
 
 def _add_server_flags(group: argparse._ArgumentGroup) -> None:
@@ -96,6 +98,11 @@ def _add_api_flags(group: argparse._ArgumentGroup) -> None:
         default={},
         metavar="JSON",
         help="sampling defaults that win over the model's, for example '{\"temperature\": 0.5}'",
+    )
+    group.add_argument(
+        "--seed",
+        type=int,
+        help="makes the seeds of requests that give none reproducible, in the order they come",
     )
     group.add_argument(
         "--strict-max-tokens",

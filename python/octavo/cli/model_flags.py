@@ -25,6 +25,7 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--revision", help="branch, tag or commit of a Hugging Face model")
     parser.add_argument(
         "--cache-dir",
+        "--download-dir",
         default=os.environ.get("OCTAVO_CACHE"),
         help="where built-in models are kept; $OCTAVO_CACHE, else the user's cache folder",
     )
@@ -47,16 +48,27 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         "full length, at most 40%%",
     )
     group.add_argument(
-        "--kv-cache-memory", type=memory_size, help="size of the cache in bytes (K, M, G, KiB, MiB, GiB)"
+        "--kv-cache-memory",
+        "--kv-cache-memory-bytes",
+        type=memory_size,
+        help="size of the cache in bytes (K, M, G, KiB, MiB, GiB)",
     )
     group.add_argument("--kv-cache-dtype", default="auto", help="auto (f16), f16, bf16 or f32")
     group.add_argument("--block-size", type=int, default=16, help="tokens per cache block: 8, 16 or 32")
     group.add_argument("--max-num-seqs", type=int, default=256, help="most sequences in one step")
     group.add_argument("--max-num-batched-tokens", type=int, default=512, help="most tokens in one step")
     group.add_argument(
-        "--no-prefix-caching", action="store_true", help="never reuse the cache of an earlier prompt"
+        "--no-prefix-caching",
+        "--no-enable-prefix-caching",
+        action="store_true",
+        help="never reuse the cache of an earlier prompt",
     )
-    group.add_argument("--no-chunked-prefill", action="store_true", help="compute every prompt in one step")
+    group.add_argument(
+        "--no-chunked-prefill",
+        "--no-enable-chunked-prefill",
+        action="store_true",
+        help="compute every prompt in one step",
+    )
     group.add_argument(
         "--threads",
         type=int,
