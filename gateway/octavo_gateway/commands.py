@@ -30,7 +30,14 @@ def _serve(flags: argparse.Namespace) -> int:
 
         return ServedEngine(arguments)
 
-    return run_server(load, api_settings(flags), server_settings(flags))
+    def explain(message: str) -> str:
+        from octavo.cli.parser import Parser, in_flags
+
+        parser = Parser()
+        add_flags(parser)
+        return in_flags(message, parser)
+
+    return run_server(load, api_settings(flags), server_settings(flags), explain)
 
 
 serve = Command("Serve a model over an OpenAI-compatible HTTP API.", add_flags, _serve)

@@ -60,13 +60,20 @@ def test_overview_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["fly"], "no command 'fly'"),
+        (["fly"], "no command 'fly'; there are"),
+        (["sevre"], "did you mean serve?"),
+        (["generate", "--max-token", "4"], "there is no flag --max-token; did you mean --max-tokens?"),
+        (["serve", "--prot=1"], "octavo serve: error: there is no flag --prot; did you mean --port?"),
+        (["info", "a", "b"], "unexpected argument 'b'; see octavo info --help"),
+        (["bench", "kernels", "--thread", "1"], "did you mean --threads?"),
+        (["serve", "--tensor-parallel-size", "2"], "--tensor-parallel-size must be 1"),
+        (["info", "--max-model-len", "9000000"], "--max-model-len must be at most 8192"),
         (["pull", "no-such-model"], "no-such-model"),
         (["pull", "--fast"], "--fast"),
         (["info", "/no/such/model.gguf"], "/no/such/model.gguf"),
         (["generate", "--max-model-len", "x"], "max-model-len"),
         (["generate", "--kv-cache-memory", "lots"], "lots"),
-        (["generate", "--block-size", "12", "--prompt", "x"], "block_size"),
+        (["generate", "--block-size", "12", "--prompt", "x"], "error: --block-size must"),
         (["info", "--kv-cache-memory", "500TiB"], str(500 << 40)),
         (["generate", "--chat-template", "/no/such.jinja", "--prompt", "x"], "/no/such.jinja"),
     ],
@@ -76,8 +83,7 @@ def test_errors_are_one_line_and_exit_code_2(
 ) -> None:
     assert main(arguments) == 2
     err = capsys.readouterr().err
-    assert says in err.splitlines()[-1]
-    assert "Traceback" not in err
+    assert says in err and len(err.splitlines()) == 1
 
 
 def test_a_command_that_cannot_be_loaded() -> None:
@@ -142,7 +148,7 @@ def test_generate(smollm2: Path) -> None:
 def test_generate_refuses_with_one_line(smollm2: Path) -> None:
     for arguments, says in (
         (["--prompt", "a " * 400], "256"),
-        (["--prompt", "a", "--top-p", "2"], "top_p"),
+        (["--prompt", "a", "--top-p", "2"], "--top-p must"),
         ([], "empty"),
     ):
         done = run("generate", *SMALL, *arguments)

@@ -19,8 +19,16 @@ INTERRUPTED = 130
 BAD_INPUT = 2  # the exit status for what the operator can put right
 
 
-def run_server(load: Callable[[], Engine], api: ApiSettings, settings: ServerSettings) -> int:
-    """Serve until a signal; the process's exit status. What is wrong is one line on stderr."""
+def run_server(
+    load: Callable[[], Engine],
+    api: ApiSettings,
+    settings: ServerSettings,
+    explain: Callable[[str], str] = str,
+) -> int:
+    """Serve until a signal; the process's exit status. What is wrong is one line on stderr.
+
+    `explain` puts what is wrong with the engine's arguments into the operator's words.
+    """
     from octavo.errors import OctavoError
 
     # Until the loop takes the signal over. A KeyboardInterrupt that strikes in the machinery of an import is lost.
@@ -45,7 +53,7 @@ def run_server(load: Callable[[], Engine], api: ApiSettings, settings: ServerSet
         else:
             status = uvloop.run(main)
     except (OctavoError, ApiError) as e:
-        return _complain(str(e), loading)
+        return _complain(explain(str(e)), loading)
     return _leave(status, loading)
 
 

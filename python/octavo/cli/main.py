@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    import argparse
+    from octavo.cli.parser import Parser, UsageError, in_flags, suggestion
 
     commands = discovery.command_names()
     if arguments[:1] == ["--version"]:
@@ -45,17 +45,19 @@ def _dispatch(arguments: list[str]) -> int:
         return 0 if arguments else USAGE_ERROR
     name = arguments[0]
     if name not in commands:
-        print(f"octavo: error: no command {name!r}; there are {', '.join(sorted(commands))}", file=sys.stderr)
+        meant = suggestion(name, list(commands)) or f"; there are {', '.join(sorted(commands))}"
+        print(f"octavo: error: no command {name!r}{meant}", file=sys.stderr)
         return USAGE_ERROR
     command = discovery.load(name, commands[name])
-    parser = argparse.ArgumentParser(
-        prog=f"octavo {name}",
-        description=command.help,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog=f"octavo {name}", description=command.help)
     command.configure(parser)
-    return command.run(parser.parse_args(arguments[1:]))
+    try:
+        return command.run(parser.parse_args(arguments[1:]))
+    except UsageError as error:
+        print(error, file=sys.stderr)
+    except OctavoError as error:
+        print(f"octavo: error: {in_flags(str(error), parser)}", file=sys.stderr)
+    return USAGE_ERROR
 
 
 def _print_overview(commands: dict[str, str]) -> None:
