@@ -15,7 +15,7 @@ from octavo_gateway.server.auth import ApiKeys
 from octavo_gateway.server.call import Call
 from octavo_gateway.server.handlers import Handlers
 from octavo_gateway.server.request_log import RequestLog
-from octavo_gateway.server.responses import error_response
+from octavo_gateway.server.responses import SERVER, error_response
 from octavo_gateway.server.state import Phase, ServerState
 
 _log = logging.getLogger("octavo.gateway")
@@ -70,6 +70,7 @@ class Dispatcher:
             _log.exception("request %s failed", call.id)
             response = self._refusal(internal_error())
         if not response.prepared:
+            response.headers["Server"] = SERVER
             response.headers["X-Request-Id"] = call.id
             if self._state.phase is Phase.DRAINING:
                 response.force_close()
@@ -83,7 +84,9 @@ class Dispatcher:
         if methods is None and path.startswith("/v1/models/"):
             methods = self._routes["/v1/models/"]
         if methods is None:
-            raise ApiError(404, f"There is no {quoted(path, 128)} here.", code="not_found")
+            raise ApiError(
+                404, f"There is no {quoted(path, 128)} here; GET /docs shows what there is.", code="not_found"
+            )
         method = "GET" if call.request.method == "HEAD" else call.request.method
         handler = methods.get(method)
         if handler is None:
@@ -124,6 +127,7 @@ class _Connection(web.RequestHandler):
             _log.error("the connection failed", exc_info=exc)
             error = internal_error()
         response = error_response(error)
+        response.headers["Server"] = SERVER
         response.force_close()
         return response
 

@@ -18,7 +18,7 @@ from octavo_gateway.protocol.tokens import DetokenizeRequest, TokenizeRequest
 from octavo_gateway.server.body import read_body
 from octavo_gateway.server.call import Call
 from octavo_gateway.server.event_stream import StreamLimits, stream_events
-from octavo_gateway.server.responses import json_response
+from octavo_gateway.server.responses import SERVER, json_response
 from octavo_gateway.server.settings import ServerSettings
 from octavo_gateway.server.state import ServerState, Service
 
@@ -126,7 +126,7 @@ class Handlers:
         with self._state.running(answer.generations):
             if not stream:
                 return json_response(await answer.whole())
-            response = web.StreamResponse(headers={**sse.HEADERS, "X-Request-Id": call.id})
+            response = web.StreamResponse(headers={**sse.HEADERS, "Server": SERVER, "X-Request-Id": call.id})
             return await stream_events(
                 call.request, response, answer.events(), self._limits, lambda: answer.backlog
             )

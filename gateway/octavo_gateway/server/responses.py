@@ -8,6 +8,8 @@ from aiohttp import web
 
 from octavo_gateway.protocol.errors import ApiError
 
+SERVER = "octavo"  # the header of every answer, in place of the libraries and their versions
+
 
 def json_response(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(body=body, status=status, headers=headers, content_type="application/json")
