@@ -81,7 +81,7 @@ std::optional<Refusal> Scheduler::Impl::check(const RequestSpec& spec) const {
     return Refusal{
         ErrorCode::kContextLength, "prompt",
         cat("This model's maximum context length is ", config.max_model_len, " tokens, and the prompt has ", prompt,
-            " tokens, which leaves no room for an answer. Shorten the prompt or raise max_model_len."),
+            " tokens, which leaves no room for an answer. Shorten the prompt."),
         prompt, config.max_model_len};
   }
   for (int g = 0; g < cache.num_groups(); ++g) {

@@ -18,7 +18,7 @@ from typing import Any
 from octavo import _engine, checks, memory
 from octavo.chat import ChatTemplate
 from octavo.engine_args import EngineArgs
-from octavo.errors import EngineDeadError, InvalidArgumentError, ModelError
+from octavo.errors import EngineDeadError, InvalidArgumentError, ModelError, RefusedError
 from octavo.fork_point import ForkPoint
 from octavo.models import hub
 from octavo.models.checkpoint import Checkpoint, ModelInfo, describe, open_checkpoint
@@ -135,7 +135,10 @@ class LoadedModel:
         self.check_alive()
         checks.integer("priority", priority, -(2**31), 2**31 - 1)
         native = self._native(params, len(ids))
-        return self.engine.submit(ids, native, channel, namespace=namespace, priority=priority)
+        try:
+            return self.engine.submit(ids, native, channel, namespace=namespace, priority=priority)
+        except RefusedError as error:
+            raise self._with_advice(error) from None
 
     def fork(self, point: ForkPoint, channel: _engine.Channel) -> int:
         """Continue a request's choice a second time; like ``submit``."""
@@ -144,6 +147,14 @@ class LoadedModel:
         return self.engine.fork(
             point.engine_id, channel, params=native, choice=point.choice, position=len(point.ids)
         )
+
+    def _with_advice(self, error: RefusedError) -> RefusedError:
+        """The refusal of a prompt that a longer window would take says so; the model's own limit cannot be raised."""
+        longest = self.config.max_positions
+        if error.code != "context_length_exceeded" or not error.value < longest > self.max_model_len:
+            return error
+        message = f"{str(error).rstrip('.')} or raise max_model_len, which may be up to {longest}."
+        return RefusedError(message, code=error.code, param=error.param, value=error.value, limit=error.limit)
 
     def _native(self, params: SamplingParams, prompt_tokens: int) -> _engine.SamplingParams:
         native = params.to_engine(

@@ -160,10 +160,14 @@ def test_the_server_listens_while_the_model_loads() -> None:
         assert post(port).status == 200
 
 
-def test_a_signal_while_loading_does_not_wait_for_the_model() -> None:
+@pytest.mark.parametrize(
+    ("number", "status", "says"), [(signal.SIGTERM, 0, ""), (signal.SIGINT, 130, "octavo: interrupted\n")]
+)
+def test_a_signal_while_loading_does_not_wait_for_the_model(number: int, status: int, says: str) -> None:
     with loading(60.0) as (process, _):
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        process.send_signal(number)
+        assert process.wait(5) == status
+        assert process.stderr is not None and process.stderr.read() == says
 
 
 @pytest.mark.parametrize("options", [{"load_error": "no such\nmodel: 'x'"}, {"port": -1}])

@@ -61,6 +61,7 @@ def test_overview_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "says"),
     [
         (["fly"], "no command 'fly'; there are"),
+        (["bench", "kernels", "--only", "zzz"], "matches no kernel; there are attention, linear"),
         (["sevre"], "did you mean serve?"),
         (["generate", "--max-token", "4"], "there is no flag --max-token; did you mean --max-tokens?"),
         (["serve", "--prot=1"], "octavo serve: error: there is no flag --prot; did you mean --port?"),
@@ -139,7 +140,7 @@ def test_generate(smollm2: Path) -> None:
     flags = [*SMALL, "--temperature", "0", "--max-tokens", "4"]
     streamed = run("generate", "--prompt", "The capital of France is", *flags)
     assert streamed.returncode == 0 and streamed.stdout.startswith(" Paris"), streamed.stderr
-    whole = run("generate", "--no-stream", *flags, stdin="The capital of France is")
+    whole = run("generate", "--no-stream", *flags, stdin="The capital of France is\n")
     assert whole.stdout == streamed.stdout
     chat = run("generate", "--system", "You count.", "--prompt", "Count to three.", *flags, "--stop", " ")
     assert chat.returncode == 0 and " " not in chat.stdout.rstrip("\n")
@@ -147,7 +148,7 @@ def test_generate(smollm2: Path) -> None:
 
 def test_generate_refuses_with_one_line(smollm2: Path) -> None:
     for arguments, says in (
-        (["--prompt", "a " * 400], "256"),
+        (["--prompt", "a " * 400], "Shorten the prompt or raise --max-model-len, which may be up to 8192."),
         (["--prompt", "a", "--top-p", "2"], "--top-p must"),
         ([], "empty"),
     ):

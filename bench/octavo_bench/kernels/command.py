@@ -21,18 +21,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(flags: argparse.Namespace) -> int:
     from octavo import _engine, ops
+    from octavo.errors import InvalidArgumentError
     from octavo_bench.kernels import attention, linear, report
 
+    formats = [f for f in linear.FORMATS if flags.only in f"linear {f}"]
+    with_attention = flags.only in "attention" or "attention" in flags.only
+    if not formats and not with_attention:
+        known = ", ".join(["attention", *(f"linear {f}" for f in linear.FORMATS)])
+        raise InvalidArgumentError(
+            f"--only {flags.only!r} matches no kernel; there are {known}", param="only"
+        )
     context = ops.Context(flags.threads, flags.isa)
     ceilings = _engine.measure_ceilings(context.isa, context.threads, 0.5)
     limits = ", ".join(f"{name} {value:.1f}" for name, value in ceilings.items())
     print(f"{context.threads} threads, {context.isa}; ceilings: " + limits)
-    formats = [f for f in linear.FORMATS if flags.only in f"linear {f}"]
     figures = []
     measurements = []
     if formats:
         measurements.append(linear.measure(context, ceilings, flags.budget, formats))
-    if flags.only in "attention" or "attention" in flags.only:
+    if with_attention:
         measurements.append(attention.measure(context, ceilings, flags.budget))
     for measurement in measurements:
         for figure in measurement:

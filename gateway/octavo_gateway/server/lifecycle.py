@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
 from concurrent.futures import Future
 
 from octavo_gateway.api.context import ApiContext
@@ -25,6 +26,7 @@ _BACKLOG = 2048
 _LONG_TEXT = "long " * 1000  # such a text is tokenized by the tokenizer's own threads
 # After an abort each request still gets its last chunk; the engine needs a step for that.
 _ABORT_SECONDS = 2.0
+INTERRUPTED = 130  # the exit status where Ctrl-C came before the model was there
 _INTERRUPT_DRAIN_SECONDS = 2.0  # Ctrl-C is somebody waiting
 
 
@@ -88,6 +90,9 @@ async def serve(
             _announce(listener, api, engine)
             await signals.asked.wait()
         status = await _drain(state, signals, settings)
+        if engine is None and signals.first is signal.SIGINT:
+            print("octavo: interrupted", file=sys.stderr, flush=True)
+            status = INTERRUPTED
     finally:
         http.close()
         server.pre_shutdown()

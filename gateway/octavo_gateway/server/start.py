@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from octavo_gateway.api.settings import ApiSettings
     from octavo_gateway.server.settings import ServerSettings
 
-INTERRUPTED = 130
+INTERRUPTED = 130  # as in `lifecycle`, which is imported later
 BAD_INPUT = 2  # the exit status for what the operator can put right
 
 

@@ -16,8 +16,12 @@ from octavo.errors import InvalidArgumentError
 def configure(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--prompt", "-p", help="the prompt; standard input without it")
-    source.add_argument("--prompt-file", "-f", help="a file with the prompt")
+    source.add_argument(
+        "--prompt", "-p", help="the prompt; standard input without it, less the newline at its end"
+    )
+    source.add_argument(
+        "--prompt-file", "-f", help="a file with the prompt; the newline at its end is no part of it"
+    )
     parser.add_argument(
         "--chat", action="store_true", help="send the prompt as a user's message, not as text to continue"
     )
@@ -60,6 +64,8 @@ def _prompt(flags: argparse.Namespace) -> str:
             ) from error
     else:
         text = sys.stdin.read()
+    if flags.prompt is None:  # the end of the last line, which editors and echo add
+        text = text.removesuffix("\n").removesuffix("\r")
     if not text:
         raise InvalidArgumentError(
             "the prompt is empty; give --prompt, --prompt-file or text on standard input"

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from octavo.cli import discovery
 from octavo.errors import OctavoError
 
 USAGE_ERROR = 2
@@ -32,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    # Here, where an interrupt is told in one line: they take a while to import.
+    from octavo.cli import discovery
     from octavo.cli.parser import Parser, UsageError, in_flags, suggestion
 
     commands = discovery.command_names()
@@ -61,6 +62,8 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _print_overview(commands: dict[str, str]) -> None:
+    from octavo.cli import discovery
+
     print("usage: octavo COMMAND [ARGUMENTS]\n\nServe and use large language models.\n\ncommands:")
     for name in sorted(commands):
         try:
