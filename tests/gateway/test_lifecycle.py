@@ -102,7 +102,7 @@ def test_what_a_drain_says() -> None:
         assert process.wait(5) == 0
         assert process.stderr is not None
         log = process.stderr.read()
-    assert "draining 1 requests" in log and log.rstrip().endswith("stopped")
+    assert "draining 1 request for" in log and log.rstrip().endswith("stopped")
     assert "POST /v1/chat/completions 200 in " in log and "Traceback" not in log
 
 

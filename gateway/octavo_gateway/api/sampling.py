@@ -74,6 +74,8 @@ def describe_defaults(model: ModelInfo, settings: ApiSettings) -> str:
             value, source = theirs[name], " (model)"
         if name == "max_tokens" and not source:
             value = f"{value} in a completion, what the window leaves in a chat"
+        if name == "top_k" and value in (0, -1):
+            value = "off"
         shown = f"{value:g}" if isinstance(value, float) else value
         given.append(f"{name} {shown}{source}")
     return ", ".join(given)

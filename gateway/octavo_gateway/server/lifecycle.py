@@ -135,7 +135,8 @@ async def _drain(state: ServerState, signals: Signals, settings: ServerSettings)
     if signals.first is signal.SIGINT:
         seconds = min(seconds, _INTERRUPT_DRAIN_SECONDS)
     if state.accepted:
-        _log.info("draining %d requests for up to %g s", state.accepted, seconds)
+        count = state.accepted
+        _log.info("draining %d request%s for up to %g s", count, "" if count == 1 else "s", seconds)
     urged = asyncio.ensure_future(signals.urged.wait())
     drained = asyncio.ensure_future(state.drained(seconds))
     await asyncio.wait((urged, drained), return_when=asyncio.FIRST_COMPLETED)

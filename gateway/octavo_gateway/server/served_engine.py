@@ -115,5 +115,5 @@ def _summary(loaded: LoadedModel) -> str:
     gib = tokens * loaded.info.kv_bytes_per_token / 2**30
     return (
         f"{loaded.name}: {loaded.info.container} ({formats}), {engine['backend']} {engine['isa']} with "
-        f"{engine['threads']} threads, cache of {tokens:,} tokens ({gib:.2f} GiB of {engine['kv_dtype']})"
+        f"{engine['threads']} thread{'' if engine['threads'] == 1 else 's'}, cache of {tokens:,} tokens ({gib:.2f} GiB of {engine['kv_dtype']})"
     )

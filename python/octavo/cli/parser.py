@@ -72,9 +72,9 @@ def in_flags(message: str, parser: argparse.ArgumentParser) -> str:
 
 
 def suggestion(word: str, known: Sequence[str]) -> str:
-    """``"; did you mean X?"``, or nothing."""
+    """``" (did you mean X?)"``, or nothing."""
     close = difflib.get_close_matches(word, known, 1, 0.6)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _unknown(extra: Sequence[str], known: Sequence[str]) -> str:
