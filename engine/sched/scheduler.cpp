@@ -78,11 +78,10 @@ std::optional<Refusal> Scheduler::Impl::check(const RequestSpec& spec) const {
                    cat("n must be between 1 and ", most, ", the sequences that run at once, got ", n), n, most};
   }
   if (prompt >= config.max_model_len) {
-    return Refusal{
-        ErrorCode::kContextLength, "prompt",
-        cat("This model's maximum context length is ", config.max_model_len, " tokens, and the prompt has ", prompt,
-            " tokens, which leaves no room for an answer. Shorten the prompt."),
-        prompt, config.max_model_len};
+    return Refusal{ErrorCode::kContextLength, "prompt",
+                   cat("This model's maximum context length is ", config.max_model_len, " tokens, and the prompt has ",
+                       prompt, " tokens, which leaves no room for an answer. Shorten the prompt."),
+                   prompt, config.max_model_len};
   }
   for (int g = 0; g < cache.num_groups(); ++g) {
     // The block that holds the position after the prompt is written by every branch on its own.

@@ -244,7 +244,7 @@ def test_models_and_version(served: Served) -> None:
     ("arguments", "names"),
     [
         (["no/such/model-anywhere", "--offline"], "no/such/model-anywhere"),
-        (["--max-model-len", "0"], "max_model_len"),
+        (["--max-model-len", "0"], "--max-model-len must"),
         (["--port", "70000"], "--port"),
         (["--override-generation-config", '{"temperature": -1}', "--port", "0"], "temperature"),
         (["--chat-template", "/nowhere/template"], "chat-template"),

@@ -112,8 +112,9 @@ def _summary(loaded: LoadedModel) -> str:
     engine = loaded.engine.info()
     formats = ", ".join(loaded.info.formats)
     tokens = engine["num_blocks"] * engine["block_size"]
-    gib = tokens * loaded.info.kv_bytes_per_token / 2**30
+    size = f"{tokens * loaded.info.kv_bytes_per_token / 2**30:.2f} GiB of {engine['kv_dtype']}"
+    threads = f"{engine['threads']} thread{'' if engine['threads'] == 1 else 's'}"
     return (
-        f"{loaded.name}: {loaded.info.container} ({formats}), {engine['backend']} {engine['isa']} with "
-        f"{engine['threads']} thread{'' if engine['threads'] == 1 else 's'}, cache of {tokens:,} tokens ({gib:.2f} GiB of {engine['kv_dtype']})"
+        f"{loaded.name}: {loaded.info.container} ({formats}), {engine['backend']} {engine['isa']} with {threads}, "
+        f"cache of {tokens:,} tokens ({size})"
     )
