@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import sysconfig
+import urllib.request
 import venv
 import zipfile
 from importlib import metadata
@@ -121,8 +123,38 @@ def test_the_wheel_passes_auditwheel(wheel: Path) -> None:
     }
 
 
-def test_the_wheel_works_without_torch_and_transformers(clean_python: Path) -> None:
+def test_the_wheel_needs_neither_torch_nor_transformers(clean_python: Path) -> None:
     for missing in ("torch", "transformers"):
         assert run(clean_python, f"import importlib.util as u; print(u.find_spec({missing!r}))") == "None"
-    assert run(clean_python, "import octavo, octavo._engine; print(octavo.__version__)")
-    assert "engine" in run(clean_python, "import octavo._engine as e; print(e.__doc__)").lower()
+    assert run(clean_python, "import octavo; print(octavo.__version__)")
+    assert run(clean_python, "import octavo._engine as engine; print(engine.__doc__)")
+
+
+def test_the_wheel_serves_without_torch_and_transformers(clean_python: Path, smollm2: Path) -> None:
+    main = "import sys; from octavo.cli import main; sys.exit(main())"
+    command = [
+        str(clean_python),
+        "-I",
+        "-c",
+        main,
+        "serve",
+        str(smollm2),
+        "--port",
+        "0",
+        "--kv-cache-memory",
+        "64MiB",
+    ]
+    body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4, "temperature": 0}
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout
+        address = re.search(r"http://127\.0\.0\.1:\d+/v1", server.stdout.readline())
+        assert address, "the server did not start"
+        request = urllib.request.Request(f"{address[0]}/chat/completions", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=60) as response:
+            answer = json.load(response)
+        assert answer["usage"]["completion_tokens"] > 0
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
+    assert server.returncode == 0
