@@ -32,7 +32,7 @@ def test_commands_come_from_the_project() -> None:
     names = discovery.command_names()
     assert set(OWN) <= set(names)
     assert names["pull"] == "octavo.cli.pull:command"
-    project = Path(discovery.__file__).parents[3] / "pyproject.toml"
+    project = Path(__file__).parents[2] / "pyproject.toml"
     assert discovery._of_source_tree(project) == names
     assert discovery._of_source_tree(Path("/nowhere/pyproject.toml")) == {}
 
