@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -44,17 +45,23 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
 
 MappedFile::~MappedFile() { munmap(const_cast<std::byte*>(data_), size_); }
 
-void MappedFile::prefetch(const std::byte* data, size_t size) const { advise(data, size, MADV_WILLNEED); }
+void MappedFile::prefetch(const std::byte* data, size_t size) const {
+  advise(data, size, MADV_WILLNEED, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+}
 
-void MappedFile::release(const std::byte* data, size_t size) const { advise(data, size, MADV_DONTNEED); }
+// A fault maps a file's pages as the page cache holds them, up to a huge page at once: what was released before comes
+// back with its neighbour. So whole huge pages are released.
+void MappedFile::release(const std::byte* data, size_t size) const {
+  advise(data, size, MADV_DONTNEED, size_t{2} << 20);
+}
 
-// Rounds outwards to whole pages. The mapping is of a file and read-only, so dropping a neighbour's part of a shared
-// page costs it a fault and nothing else.
-void MappedFile::advise(const std::byte* data, size_t size, int advice) const {
+// Rounds outwards to whole pages of `page` bytes. The mapping is of a file and read-only, so dropping a neighbour's
+// part of a shared page costs it a fault and nothing else.
+void MappedFile::advise(const std::byte* data, size_t size, int advice, size_t page) const {
   if (size == 0) return;
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + size;
+  const auto first = reinterpret_cast<uintptr_t>(data_);
+  const uintptr_t begin = std::max(first, reinterpret_cast<uintptr_t>(data) / page * page);
+  const uintptr_t end = std::min(first + size_, (reinterpret_cast<uintptr_t>(data) + size + page - 1) / page * page);
   madvise(reinterpret_cast<void*>(begin), end - begin, advice);  // advice only: failing changes nothing
 }
 

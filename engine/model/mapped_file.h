@@ -22,7 +22,7 @@ class MappedFile {
   void release(const std::byte* data, size_t size) const;
 
  private:
-  void advise(const std::byte* data, size_t size, int advice) const;
+  void advise(const std::byte* data, size_t size, int advice, size_t page) const;
 
   std::string path_;
   const std::byte* data_ = nullptr;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from octavo.cli import discovery
@@ -91,7 +92,12 @@ def page() -> str:
     """The page as it should be."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
-    return f"{before}{BEGIN}\n{tables()}{END}{after}"
+    # Defaults that this machine's environment sets are not the documented ones.
+    own = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("OCTAVO_")}
+    try:
+        return f"{before}{BEGIN}\n{tables()}{END}{after}"
+    finally:
+        os.environ.update(own)
 
 
 if __name__ == "__main__":
