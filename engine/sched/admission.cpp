@@ -149,7 +149,8 @@ void Scheduler::Impl::start(StepSlot& slot, Sequence& seq, const Sequence* lead,
   }
   seq.filled = filled;
   seq.computed = seq.planned = start_for(filled);
-  // What came from a leader may be written in this very step, so whoever starts behind this sequence now may not copy it.
+  // What came from a leader may be written in this very step, so whoever starts behind this sequence now may not copy
+  // it.
   seq.last_step = next_step;
   seq.planned_before = from_lead ? std::min(seq.planned, std::max(matched, lead->written(next_step))) : seq.planned;
   seq.indexed = cached;

@@ -222,11 +222,13 @@ def test_rows_with_one_prefix_form_a_group():
 
 
 def test_a_copy_never_reads_what_its_step_still_writes():
-    """A fork of a sequence that itself starts behind a leader in the same step: its source's block is not written yet."""
-    world = World(groups=[(12, 0)], block_size=4, max_model_len=50, vocab=2, max_tokens_per_step=7, max_seqs=3)
+    """A fork of a sequence that starts behind a leader in this step: its source's block is not written yet."""
+    world = World(
+        groups=[(12, 0)], block_size=4, max_model_len=50, vocab=2, max_tokens_per_step=7, max_seqs=3
+    )
     gone = world.add([0], max_new=1)
     world.cancel(gone)
-    first = [world.add([0, 0, 0, 0, 0], max_new=1) for _ in range(4)][0]
+    first, *_ = [world.add([0, 0, 0, 0, 0], max_new=1) for _ in range(4)]
     root = min(world.requests[first].branches)
     fork = world.add([0, 0, 0, 0], max_new=1, source=root)
     world.add([0], max_new=1, source=min(world.requests[fork].branches))
