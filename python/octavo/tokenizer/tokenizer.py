@@ -129,11 +129,15 @@ class Tokenizer:
 
 
 def encode_with(backend: tokenizers.Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
-    """Token ids of ``text``. Only the library's batches let go of the interpreter's lock while they work."""
+    """Token ids of ``text``.
+
+    A long text goes through the library's batches: only they let go of the interpreter's lock while they work, and
+    only a batch of two is handed to the library's own threads, which may have been given a low priority.
+    """
     encoding = (
         backend.encode(text, add_special_tokens=add_special_tokens)
         if len(text) < _LONG_CHARACTERS
-        else backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0]
+        else backend.encode_batch_fast([text, ""], add_special_tokens=add_special_tokens)[0]
     )
     ids: list[int] = encoding.ids
     return ids
