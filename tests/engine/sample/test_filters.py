@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sampling_reference import expected, logits, params, probabilities, sampling
 from transformers.generation.logits_process import (
@@ -70,6 +70,9 @@ def test_distribution_equals_transformers(fields, vocab):
 def test_distribution_equals_the_sorted_definition(seed, vocab, spread, temperature, top_k, top_p, min_p):
     row = np.round(logits(seed, vocab, spread), 1)  # rounded: many ties
     fields = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    # Weights are whole multiples of 2^-30 of the largest: a sum that close to top_p may fall on either side of it.
+    shares = np.cumsum(np.sort(expected(row, **{**fields, "top_p": 1.0, "min_p": 0.0}))[::-1])
+    assume(np.abs(shares - top_p).min() > 1e-7 or top_p == 1.0)
     got, want = probabilities(row, params(**fields)), expected(row, **fields)
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-8)
     # Equal up to what a cut exactly at a border may do.
