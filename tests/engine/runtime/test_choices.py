@@ -73,6 +73,7 @@ def test_the_prompt_is_held_once_and_each_choice_holds_what_it_wrote() -> None:
     n, new = 8, 40
     engine = make_engine(1100, num_blocks=128, max_num_batched_tokens=1024)
     channel = engine.open_channel()
+    engine.inject_fault("hold", times=1000, seconds=0.01)  # a step lasts long enough to be looked at
     request = engine.submit(PROMPT, params(n=n, max_tokens=new, **HOT), channel)
     full, rest = divmod(len(PROMPT), 16)
     seen = 0
