@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "bind.h"
 #include "kv_view.h"
+#include "snapshot.h"
 #include "weight_view.h"
 
 namespace octavo {
@@ -23,8 +24,7 @@ DType kv_dtype(const std::string& name) {
   throw Error(ErrorCode::kUnsupported, "kv_dtype", cat("kv_dtype must be auto, f16, bf16 or f32, got '", name, "'"));
 }
 
-nb::dict stats_dict(const Engine& engine) {
-  const LoopStats s = engine.stats();
+nb::dict stats_dict(const LoopStats& s) {
   nb::dict d;
   d["waiting"] = s.sched.waiting;
   d["running"] = s.sched.running;
@@ -36,6 +36,8 @@ nb::dict stats_dict(const Engine& engine) {
   d["free_blocks"] = s.sched.free_blocks;
   d["live_blocks"] = s.sched.live_blocks;
   d["cached_blocks"] = s.sched.cached_blocks;
+  d["table_entries"] = s.sched.table_entries;
+  d["queue_waits_for"] = reason_name(s.sched.queue_waits_for);
   d["steps"] = s.steps;
   d["step_tokens"] = s.step_tokens;
   d["step_sizes"] = std::vector<int64_t>(s.step_sizes.begin(), s.step_sizes.end());
@@ -46,6 +48,20 @@ nb::dict stats_dict(const Engine& engine) {
   d["last_step"] = s.last_step;
   d["host_ns"] = s.host_ns;
   d["execute_ns"] = s.execute_ns;
+  return d;
+}
+
+// With the counters of the same moment and how long each waiting request has waited.
+nb::dict engine_snapshot(Engine& engine) {
+  const LoopSnapshot s = [&] {
+    nb::gil_scoped_release release;
+    return engine.snapshot();
+  }();
+  nb::dict d = snapshot_dict(s.sched);
+  const nb::object waiting = d["waiting"];
+  for (size_t i = 0; i < s.waited.size(); ++i) waiting[i]["waited"] = s.waited[i];
+  d["time"] = s.time;
+  d["stats"] = stats_dict(s.stats);
   return d;
 }
 
@@ -183,8 +199,11 @@ void bind_engine(nb::module_& m) {
            "A second continuation of a request that runs or ended lately, from its first `position` tokens (prompt "
            "included; None: all); returns its request id. What cannot be continued ends with an error delta.")
       .def("cancel", &Engine::cancel, nb::arg("id"), release, "Aborts a request; unknown ids are ignored.")
-      .def("stats", &stats_dict, nb::sig("def stats(self) -> dict[str, typing.Any]"),
-           "Counters and gauges as of the last step.")
+      .def(
+          "stats", [](const Engine& engine) { return stats_dict(engine.stats()); },
+          nb::sig("def stats(self) -> dict[str, typing.Any]"), "Counters and gauges as of the last step.")
+      .def("snapshot", &engine_snapshot, nb::sig("def snapshot(self) -> dict[str, typing.Any]"),
+           "What the cache holds, block by block, and why each waiting request waits; waits for the step under way.")
       .def("info", &info_dict, nb::sig("def info(self) -> dict[str, typing.Any]"),
            "What was built: backend, sizes, limits.")
       .def("audit", &Engine::audit, release, "Checks that every block is accounted for; raises when not.")

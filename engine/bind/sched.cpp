@@ -8,6 +8,7 @@
 
 #include "bind.h"
 #include "sched/scheduler.h"
+#include "snapshot.h"
 
 namespace octavo {
 
@@ -116,6 +117,8 @@ nb::dict stats_to_python(const SchedulerStats& s) {
   out["free_blocks"] = s.free_blocks;
   out["live_blocks"] = s.live_blocks;
   out["cached_blocks"] = s.cached_blocks;
+  out["table_entries"] = s.table_entries;
+  out["queue_waits_for"] = reason_name(s.queue_waits_for);
   return out;
 }
 
@@ -206,6 +209,10 @@ void bind_sched(nb::module_& m) {
              return out;
            })
       .def("stats", [](const Scheduler& self) { return stats_to_python(self.stats()); })
+      .def(
+          "snapshot", [](const Scheduler& self) { return snapshot_dict(self.snapshot()); },
+          nb::sig("def snapshot(self) -> dict[str, typing.Any]"),
+          "What the cache holds, block by block, and why each waiting request waits.")
       .def("audit", &Scheduler::audit)
       .def("time_steps", &time_steps, nb::arg("steps"),
            "Runs steps without leaving C++; the median nanoseconds of plan and commit together.");

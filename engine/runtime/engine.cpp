@@ -198,6 +198,12 @@ LoopStats Engine::stats() const {
   return stats_;
 }
 
+LoopSnapshot Engine::snapshot() {
+  LoopSnapshot out;
+  call([&out](StepLoop& loop) { out = loop.snapshot(); });
+  return out;
+}
+
 void Engine::inject_fault(const Fault& fault) {
   call([this, fault](StepLoop&) { host_->executor().arm(fault); });
 }

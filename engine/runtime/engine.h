@@ -49,7 +49,9 @@ class Engine {
   void cancel(RequestId id);
   void close_channel(const std::shared_ptr<Channel>& channel);  // cancels its requests
 
-  LoopStats stats() const;                // as of the last step
+  LoopStats stats() const;  // as of the last step
+  // Taken by the engine thread between two steps; waits for the one under way.
+  LoopSnapshot snapshot();
   void inject_fault(const Fault& fault);  // for tests: strikes a later step
   void audit();                           // throws Error(kInternal, "audit", ...)
 

@@ -327,6 +327,14 @@ LoopStats StepLoop::stats() const {
   return out;
 }
 
+LoopSnapshot StepLoop::snapshot() const {
+  LoopSnapshot out{scheduler_.snapshot(), stats(), monotonic_seconds(), {}};
+  for (const WaitingRequest& w : out.sched.waiting) {
+    out.waited.push_back(out.time - requests_.at(w.id)->times.arrival);
+  }
+  return out;
+}
+
 void StepLoop::audit() const { scheduler_.audit(); }
 
 }  // namespace octavo

@@ -29,6 +29,14 @@ struct LoopStats {
   int64_t execute_ns = 0;
 };
 
+// The scheduler between two steps, and the counters of the same moment.
+struct LoopSnapshot {
+  SchedulerSnapshot sched;
+  LoopStats stats;
+  double time = 0;             // monotonic seconds
+  std::vector<double> waited;  // seconds, of sched.waiting
+};
+
 // One turn of the engine: plan, execute, commit; then publish. Owned by one thread; knows nothing of threads itself.
 class StepLoop {
  public:
@@ -49,6 +57,7 @@ class StepLoop {
   void publish();
 
   LoopStats stats() const;
+  LoopSnapshot snapshot() const;
   void audit() const;
 
  private:

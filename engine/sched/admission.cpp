@@ -217,7 +217,9 @@ bool Scheduler::Impl::has_room(const SequenceGroup& g, const Sequence* source) c
   return true;
 }
 
-void Scheduler::Impl::admit(StepSlot& slot) {
+WaitReason Scheduler::Impl::admit(StepSlot& slot) {
+  if (waiting.empty()) return WaitReason::kNextStep;
+  if (budget == 0) return WaitReason::kTokenBudget;
   int32_t seats = config.max_seqs;
   std::ranges::fill(promised, 0);
   for (const SequenceGroup* g : running) {
@@ -226,21 +228,24 @@ void Scheduler::Impl::admit(StepSlot& slot) {
     for (int i = 0; i < cache.num_groups(); ++i) promised[i] += blocks_to_finish(*g, i);
   }
   int32_t followers = 0;
-  for (size_t i = 0; i < waiting.size() && budget > 0 && waiting[i]->width() <= seats;) {
+  for (size_t i = 0; i < waiting.size();) {
     SequenceGroup& g = *waiting[i];
+    if (budget == 0) return WaitReason::kTokenBudget;
+    if (g.width() > seats) return WaitReason::kSequenceLimit;
     switch (try_admit(slot, g)) {
       case Admit::kYes:
         seats -= g.width();
         for (int k = 0; k < cache.num_groups(); ++k) promised[k] += blocks_to_finish(g, k);
         break;
       case Admit::kFollows:  // holds nobody up
-        if (++followers >= config.max_seqs) return;
+        if (++followers >= config.max_seqs) return WaitReason::kSequenceLimit;
         ++i;
         break;
       case Admit::kNoRoom:
-        return;
+        return WaitReason::kNoBlocks;
     }
   }
+  return WaitReason::kNextStep;
 }
 
 Scheduler::Impl::Admit Scheduler::Impl::try_admit(StepSlot& slot, SequenceGroup& g) {

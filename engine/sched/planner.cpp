@@ -38,7 +38,12 @@ void Scheduler::Impl::build(StepSlot& slot) {
   for (size_t i = 0; i < running.size() && budget > 0; ++i) {
     if (!running[i]->evicting && prefilling(*running[i])) plan_prefill(slot, *running[i]);
   }
-  if (!short_of_blocks && !waiting.empty() && budget > 0) admit(slot);
+  arrivals_seen = arrivals;
+  if (short_of_blocks) {
+    admission_stop = WaitReason::kNoBlocks;
+  } else {
+    admission_stop = admit(slot);
+  }
 }
 
 bool Scheduler::Impl::decode_ready(const SequenceGroup& g) const {

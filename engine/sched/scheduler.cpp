@@ -215,6 +215,12 @@ SchedulerStats Scheduler::Impl::current_stats() const {
   SchedulerStats s = stats;
   s.waiting = static_cast<int>(waiting.size());
   s.running = static_cast<int>(running.size());
+  s.queue_waits_for = waiting.empty() ? WaitReason::kNextStep : admission_stop;
+  for (const SequenceGroup* g : running) {
+    for (const auto& seq : g->branches) {
+      for (const BlockTable& table : seq->tables) s.table_entries += table.size() - table.first();
+    }
+  }
   for (int g = 0; g < cache.num_groups(); ++g) {
     s.total_blocks += cache.pool(g).size();
     s.free_blocks += cache.pool(g).num_free();
@@ -240,6 +246,7 @@ void Scheduler::rollback(StepId step) { impl_->rollback(step); }
 std::vector<Admission> Scheduler::take_admissions() { return std::exchange(impl_->admissions, {}); }
 std::vector<RequestFailure> Scheduler::take_failures() { return std::exchange(impl_->failures, {}); }
 SchedulerStats Scheduler::stats() const { return impl_->current_stats(); }
+SchedulerSnapshot Scheduler::snapshot() const { return impl_->snapshot(); }
 void Scheduler::audit() const { impl_->audit(); }
 
 }  // namespace octavo

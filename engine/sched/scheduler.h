@@ -9,6 +9,7 @@
 #include "plan/outcome.h"
 #include "plan/step_plan.h"
 #include "sched/request.h"
+#include "sched/snapshot.h"
 
 namespace octavo {
 
@@ -43,6 +44,8 @@ struct SchedulerStats {
   int free_blocks = 0;
   int live_blocks = 0;
   int cached_blocks = 0;
+  int64_t table_entries = 0;  // of all sequences: more than live_blocks where blocks are shared
+  WaitReason queue_waits_for = WaitReason::kNextStep;  // what held the last admission up
 };
 
 // A request entered the running set for the first time.
@@ -86,7 +89,8 @@ class Scheduler {
   std::vector<Admission> take_admissions();
   std::vector<RequestFailure> take_failures();
   SchedulerStats stats() const;
-  void audit() const;  // throws Error(kInternal, "audit", what is wrong)
+  SchedulerSnapshot snapshot() const;  // O(blocks and table entries): for people, not for every step
+  void audit() const;                  // throws Error(kInternal, "audit", what is wrong)
 
  private:
   struct Impl;

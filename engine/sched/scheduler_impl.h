@@ -33,6 +33,10 @@ struct Scheduler::Impl {
   SchedulerStats current_stats() const;
   void audit() const;
 
+  // snapshot.cpp
+  SchedulerSnapshot snapshot() const;
+  CacheGroupSnapshot group_snapshot(int group) const;
+
   // planner.cpp: who runs in the next step
   const StepPlan* plan();
   void build(StepSlot& slot);
@@ -53,7 +57,7 @@ struct Scheduler::Impl {
   void undo_rows(StepSlot& slot, size_t keep);
 
   // admission.cpp: where a sequence starts and whether a request may enter
-  void admit(StepSlot& slot);
+  WaitReason admit(StepSlot& slot);  // why it went no further; kNextStep: nobody is left
   enum class Admit { kYes, kFollows, kNoRoom };
   Admit try_admit(StepSlot& slot, SequenceGroup& g);
   const Sequence* running_source(SequenceGroup& g) const;
@@ -104,6 +108,10 @@ struct Scheduler::Impl {
   int32_t budget = 0;
   bool short_of_blocks = false;
   BlockCounts promised;  // blocks that running requests still need for their prompts
+
+  // Of the last plan, for snapshots.
+  WaitReason admission_stop = WaitReason::kNextStep;  // what the first request that was not admitted waits for
+  uint64_t arrivals_seen = 0;
 
   PrefixGrouper grouper;
   std::vector<Admission> admissions;

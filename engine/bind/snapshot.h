@@ -1,0 +1,12 @@
+#pragma once
+#include "bind.h"
+#include "sched/snapshot.h"
+
+namespace octavo {
+
+const char* reason_name(WaitReason why);
+
+// As a dict of lists; the map of a group as pairs (holders, blocks).
+nb::dict snapshot_dict(const SchedulerSnapshot& snapshot);
+
+}  // namespace octavo

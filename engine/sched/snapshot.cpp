@@ -1,0 +1,86 @@
+#include "sched/snapshot.h"
+
+#include <algorithm>
+
+#include "sched/scheduler_impl.h"
+
+namespace octavo {
+namespace {
+
+int32_t holders(const BlockPool& pool, BlockId id) {
+  if (pool.held(id)) return std::max(1, pool.refs(id));  // a pin alone keeps the source of a copy
+  return pool.node(id) == kNoNode ? BlockRun::kFree : BlockRun::kCached;
+}
+
+std::vector<BlockRun> block_map(const BlockPool& pool) {
+  std::vector<BlockRun> map;
+  for (BlockId id = 0; id < pool.size(); ++id) {
+    const int32_t n = holders(pool, id);
+    if (map.empty() || map.back().holders != n) map.push_back({n, 0});
+    ++map.back().blocks;
+  }
+  return map;
+}
+
+}  // namespace
+
+CacheGroupSnapshot Scheduler::Impl::group_snapshot(int group) const {
+  const BlockPool& pool = cache.pool(group);
+  CacheGroupSnapshot out;
+  out.num_blocks = pool.size();
+  out.window = cache.window(group);
+  out.free_blocks = pool.num_free();
+  out.cached_blocks = pool.num_cached();
+  out.live_blocks = pool.num_live();
+  std::vector<int32_t> filled(pool.size(), 0);  // slots, per block
+  for (const SequenceGroup* g : running) {
+    for (const auto& seq : g->branches) {
+      if (!seq->started) continue;
+      const BlockTable& table = seq->tables[group];
+      const int32_t end = std::max(seq->filled, seq->planned);
+      for (int i = table.first(); i < table.size(); ++i) {
+        const int32_t slots = std::clamp(end - i * config.block_size, 0, config.block_size);
+        filled[table[i]] = std::max(filled[table[i]], slots);
+        out.table_tokens += slots;
+        ++out.table_entries;
+      }
+    }
+  }
+  for (const int32_t slots : filled) out.live_tokens += slots;
+  out.map = block_map(pool);
+  return out;
+}
+
+SchedulerSnapshot Scheduler::Impl::snapshot() const {
+  SchedulerSnapshot out;
+  out.block_size = config.block_size;
+  for (int g = 0; g < cache.num_groups(); ++g) out.groups.push_back(group_snapshot(g));
+  for (const SequenceGroup* g : running) {
+    RunningRequest& r = out.running.emplace_back();
+    r.id = g->id;
+    r.prompt_tokens = g->prompt_size;
+    r.seqs = g->width();
+    r.priority = g->priority;
+    for (const auto& seq : g->branches) {
+      r.tokens += static_cast<int64_t>(seq->tokens.size());
+      r.computed += seq->computed;
+      for (const BlockTable& table : seq->tables) r.blocks += table.size() - table.first();
+    }
+  }
+  bool blocked = false;
+  for (const SequenceGroup* g : waiting) {
+    WaitingRequest& w = out.waiting.emplace_back(
+        WaitingRequest{g->id, g->prompt_size, g->width(), g->priority, g->preempted, WaitReason::kBehind, 0});
+    const auto leader = g->leader ? groups.find(*g->leader) : groups.end();
+    if (leader != groups.end() && leader->second->running) {
+      w.why = WaitReason::kPrefixLeader;
+      w.leader = leader->first;
+    } else if (!blocked) {
+      w.why = g->arrival >= arrivals_seen ? WaitReason::kNextStep : admission_stop;
+      blocked = w.why != WaitReason::kNextStep;
+    }
+  }
+  return out;
+}
+
+}  // namespace octavo

@@ -1,0 +1,137 @@
+"""A snapshot tells what the cache holds, block by block, and why each request waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kv_world import World
+
+BLOCK = 16
+
+
+def reasons(world: World) -> dict[int, str]:
+    return {w["id"]: w["reason"] for w in world.scheduler.snapshot()["waiting"]}
+
+
+def expanded(group: dict[str, Any]) -> list[int]:
+    return [holders for holders, blocks in group["map"] for _ in range(blocks)]
+
+
+def check_counts(group: dict[str, Any]) -> None:
+    states = expanded(group)
+    assert len(states) == group["num_blocks"]
+    assert states.count(0) == group["free_blocks"]
+    assert states.count(-1) == group["cached_blocks"]
+    assert sum(s > 0 for s in states) == group["live_blocks"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    prompts=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 70), st.integers(1, 12), st.sampled_from([1, 1, 3])),
+        min_size=1,
+        max_size=8,
+    ),
+    blocks=st.integers(24, 60),
+)
+def test_the_map_is_what_the_tables_of_a_plan_say(
+    prompts: list[tuple[int, int, int, int]], blocks: int
+) -> None:
+    world = World(groups=((blocks, 0),), max_tokens_per_step=64)
+    for i, (family, length, new, n) in enumerate(prompts):
+        world.add([family] * (length // 2) + [10 + i] * (length - length // 2), max_new=new, n=n)
+    while (plan := world.plan()) is not None:
+        snapshot = world.scheduler.snapshot()
+        (group,) = snapshot["groups"]
+        check_counts(group)
+        if len(plan["rows"]) == sum(len(r.branches) for r in running(world, snapshot)):
+            held = Counter(b for row in plan["rows"] for b in row["tables"][0])
+            states = expanded(group)
+            # A block that is only read by a copy of this step is live and in nobody's table.
+            sources = {src for _, src, _, _ in plan["copies"]}
+            assert {b: s for b, s in enumerate(states) if s > 0 and b not in sources - held.keys()} == held
+            filled: dict[int, int] = {}
+            for row in plan["rows"]:
+                end = row["first_pos"] + row["n_tokens"]
+                for i, block in enumerate(row["tables"][0]):
+                    filled[block] = max(filled.get(block, 0), min(BLOCK, end - i * BLOCK))
+            ends = [row["first_pos"] + row["n_tokens"] for row in plan["rows"]]
+            assert group["table_entries"] == sum(held.values())
+            assert group["table_tokens"] == sum(ends)
+            assert group["live_tokens"] == sum(filled.values())
+        world.commit()
+    (group,) = world.scheduler.snapshot()["groups"]
+    check_counts(group)
+    assert group["live_blocks"] == group["table_entries"] == group["live_tokens"] == 0
+
+
+def running(world: World, snapshot: dict[str, Any]) -> list[Any]:
+    return [world.requests[r["id"]] for r in snapshot["running"]]
+
+
+def test_a_request_that_no_plan_has_seen_waits_for_the_next_step() -> None:
+    world = World()
+    first = world.add([1] * 40)
+    assert reasons(world) == {first: "next_step"}
+    world.step()
+    assert reasons(world) == {}
+    (shown,) = world.scheduler.snapshot()["running"]
+    assert shown == {
+        "id": first, "prompt_tokens": 40, "sequences": 1, "priority": 0, "tokens": 41, "computed": 40, "blocks": 3,
+    }  # fmt: skip
+
+
+def test_who_lacks_blocks_and_who_is_behind() -> None:
+    world = World(groups=((8, 0),), watermark=0.0)
+    world.add([1] * 90, max_new=9)
+    large, small = world.add([2] * 60), world.add([3] * 5)
+    world.step()
+    assert reasons(world) == {large: "no_blocks", small: "behind"}
+    late = world.add([4] * 5)
+    assert reasons(world) == {large: "no_blocks", small: "behind", late: "behind"}
+    urgent = world.add([5] * 5, priority=-1)
+    assert reasons(world) == {urgent: "next_step", large: "no_blocks", small: "behind", late: "behind"}
+
+
+def test_token_budget() -> None:
+    world = World(max_tokens_per_step=32)
+    world.add([1] * 100)
+    second, third = world.add([2] * 10), world.add([3] * 10)
+    world.step()
+    assert reasons(world) == {second: "token_budget", third: "behind"}
+    assert world.scheduler.stats()["queue_waits_for"] == "token_budget"
+
+
+def test_sequence_limit() -> None:
+    world = World(max_seqs=4)
+    world.add([1] * 10, n=3, max_new=9)
+    second, third = world.add([2] * 10, n=2), world.add([3] * 10)
+    world.step()
+    assert reasons(world) == {second: "sequence_limit", third: "behind"}
+
+
+def test_who_waits_for_a_prefix_names_the_leader_and_holds_nobody_up() -> None:
+    world = World()
+    leader = world.add([1] * 200, max_new=4)
+    follower = world.add([1] * 200 + [2])
+    other = world.add([3] * 20, max_new=4)
+    world.step()
+    snapshot = world.scheduler.snapshot()
+    assert {r["id"] for r in snapshot["running"]} == {leader, other}
+    (shown,) = snapshot["waiting"]
+    assert (shown["id"], shown["reason"], shown["leader"]) == (follower, "prefix_in_flight", leader)
+
+
+def test_branches_share_the_blocks_of_their_prompt() -> None:
+    world = World()
+    world.add([1] * 64, n=8, max_new=4)
+    world.step()
+    world.step()
+    (group,) = world.scheduler.snapshot()["groups"]
+    assert group["table_entries"] == world.scheduler.stats()["table_entries"] == 8 * 5
+    assert group["live_blocks"] == 4 + 8
+    assert group["live_tokens"] == 64 + 8
+    assert group["table_tokens"] == 8 * 65
