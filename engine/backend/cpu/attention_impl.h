@@ -1,5 +1,5 @@
 #pragma once
-// Blocks of queries over partitions of keys. Included by one file per instruction set, after its vec8 header.
+// Blocks of queries over partitions of keys. Included by one file per instruction set, after its vector header.
 #include "backend/cpu/attention_micro.h"
 
 namespace octavo {
@@ -19,7 +19,7 @@ void combine(float& m, float& l, float* o, float pm, float pl, const float* po, 
   m = top;
   l = fma(l, a[0], pl * b[0]);
   int d = 0;
-  for (; d + 8 <= v_dim; d += 8) store(o + d, fma(load(o + d), a, load(po + d) * b));
+  for (; d + kLanes <= v_dim; d += kLanes) store(o + d, fma(load(o + d), a, load(po + d) * b));
   for (; d < v_dim; ++d) o[d] = fma(o[d], a[0], po[d] * b[0]);
 }
 
@@ -32,7 +32,7 @@ void finish(float m, float l, const float* o, const float* sink, int v_dim, floa
     factor = a / fma(l, a, exp2_nonpositive(splat(s - top))[0]);
   }
   int d = 0;
-  for (; d + 8 <= v_dim; d += 8) store(out + d, load(o + d) * splat(factor));
+  for (; d + kLanes <= v_dim; d += kLanes) store(out + d, load(o + d) * splat(factor));
   for (; d < v_dim; ++d) out[d] = o[d] * factor;
 }
 
@@ -54,15 +54,17 @@ void query_block(const AttentionTile& t, const PartitionView<T>& view, int i0, i
   if (first >= last) return;
   float* s = t.scratch;
   float* acc = s + kQueryBlock * kPartition;
-  const int ld = (t.v_dim + 7) / 8 * 8;
-  score_range<T, NQ>(t.q + static_cast<size_t>(i0) * t.k_dim, view, first / 8, (last + 7) / 8, t.k_dim, s);
+  const int ld = (t.v_dim + kLanes - 1) / kLanes * kLanes;
+  score_range<T, NQ>(t.q + static_cast<size_t>(i0) * t.k_dim, view, first / kLanes, (last + kLanes - 1) / kLanes,
+                     t.k_dim, s);
   float m[NQ], l[NQ];
-  for (int i = 0; i < NQ; ++i) {
-    if (lo[i] < hi[i]) softmax(s + i * kPartition, lo[i], hi[i], t.softcap, m[i], l[i]);
-  }
   if (common_first == first && common_last == last) {
+    softmax<NQ>(s, first, last, t.softcap, m, l);
     weigh_range<T, NQ>(s, view, first, last, t.v_dim, acc, ld, true);
   } else {
+    for (int i = 0; i < NQ; ++i) {
+      if (lo[i] < hi[i]) softmax<1>(s + i * kPartition, lo[i], hi[i], t.softcap, m + i, l + i);
+    }
     // A value that a query does not see is not even multiplied by 0: it may be NaN. The edges go query by query.
     if (common_first > common_last) common_first = common_last = last;
     for (int i = 0; i < NQ; ++i) {

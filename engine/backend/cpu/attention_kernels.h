@@ -4,7 +4,8 @@
 
 namespace octavo {
 
-// Queries are worked on in blocks of six: 6 x 16 accumulators fill the sixteen registers of AVX2.
+// Queries are worked on in blocks of six: 6 x 16 accumulators fill the sixteen registers of AVX2,
+// 6 x 64 the thirty-two of AVX-512.
 inline constexpr int kQueryBlock = 6;
 
 // Queries that read the same keys of one KV head, and where their running softmax stands.
@@ -30,7 +31,7 @@ struct AttentionTile {
   float softcap = 0.0f;  // 0: off; else the q were divided by the cap, and this is cap * log2(e)
 };
 
-constexpr int attention_scratch(int v_dim) { return kQueryBlock * (128 + (v_dim + 7) / 8 * 8); }
+constexpr int attention_scratch(int v_dim) { return kQueryBlock * (128 + (v_dim + 15) / 16 * 16); }
 
 // The inner loops of one instruction set.
 struct AttentionKernels {
@@ -44,5 +45,6 @@ struct AttentionKernels {
 
 extern const AttentionKernels kAttentionKernelsBaseline;
 extern const AttentionKernels kAttentionKernelsAvx2;
+extern const AttentionKernels kAttentionKernelsAvx512;
 
 }  // namespace octavo

@@ -1,21 +1,24 @@
 #pragma once
-// The innermost attention loops, written once on eight-lane vectors; included after one of the vec8 headers.
+// The innermost attention loops, written once on vectors of kLanes floats; included after one of the vector headers.
 // Every sum runs in an order that depends on absolute positions alone: a score over d ascending in one accumulator,
-// the softmax sum in eight lanes by position mod 8, the output over positions ascending. Which queries share a call,
-// and how many, never matters.
+// the softmax sum in kLanes lanes by position, the output over positions ascending. Which queries share a call, and how
+// many, never matters.
 #include <cstddef>
 
 #include "backend/cpu/attention_kernels.h"
-#include "backend/cpu/vec8_math.h"
+#include "backend/cpu/vec_math.h"
 
 namespace octavo {
 namespace {
+
+// A loop that fills all registers: inlined, it would share them with constants of its neighbours.
+#define OCTAVO_ALONE __attribute__((noinline))
 
 constexpr int kPartition = 128;
 constexpr int kMaxBlocks = kPartition / 8;
 constexpr float kNegInf = -__builtin_inff();
 template <class T>
-constexpr int kLineVectors = 64 / (8 * sizeof(T));  // vectors in a cache line
+constexpr int kLineVectors = 64 / (kLanes * sizeof(T)) > 0 ? 64 / (kLanes * sizeof(T)) : 1;  // vectors in a cache line
 
 // The blocks of one partition for one KV head.
 template <class T>
@@ -59,16 +62,31 @@ OCTAVO_INLINE void outer_product(Vec (&acc)[NQ][NV], B b_of, V v_of) {
   }
 }
 
-// NQ queries x NV vectors of eight keys, from vector `c` of the partition on. s: [NQ, 128]
-template <class T, int NQ, int NV>
-OCTAVO_INLINE void score(const float* __restrict q, const PartitionView<T>& view, int c, int k_dim,
-                         float* __restrict s) {
-  const T* keys[NV];
-  const T* next[NV];
+// One dimension of kLanes keys; kSplit: blocks hold half as many, so they lie in two of them.
+template <class T, bool kSplit>
+struct KeyVector {
+  const T* low;
+  const T* high;
+
+  KeyVector() = default;
+  OCTAVO_INLINE KeyVector(const T* const* blocks, int slot, int block_size, int block_shift)
+      : low(blocks[slot >> block_shift] + (slot & (block_size - 1))),
+        high(kSplit ? blocks[(slot >> block_shift) + 1] : nullptr) {}
+  OCTAVO_INLINE Vec at(size_t offset) const {
+    if constexpr (kSplit) return load(low + offset, high + offset);
+    return load(low + offset);
+  }
+};
+
+// NQ queries x NV vectors of keys, from vector `c` of the partition on. s: [NQ, 128]
+template <class T, int NQ, int NV, bool kSplit>
+OCTAVO_ALONE void score(const float* __restrict q, const PartitionView<T>& view, int c, int k_dim,
+                        float* __restrict s) {
+  KeyVector<T, kSplit> keys[NV], next[NV];
   for (int j = 0; j < NV; ++j) {
-    const int slot = (c + j) * 8, block = slot >> view.block_shift, place = slot & (view.block_size - 1);
-    keys[j] = view.k[block] + place;
-    next[j] = view.next_k[block] + place;
+    const int slot = (c + j) * kLanes;
+    keys[j] = {view.k, slot, view.block_size, view.block_shift};
+    next[j] = {view.next_k, slot, view.block_size, view.block_shift};
   }
   Vec acc[NQ][NV];
 #pragma GCC unroll 8
@@ -79,60 +97,84 @@ OCTAVO_INLINE void score(const float* __restrict q, const PartitionView<T>& view
   size_t offset = 0;
   for (int d = 0; d < k_dim; ++d, offset += stride, q += kQueryBlock) {
 #pragma GCC unroll 8
-    for (int j = 0; j < NV; j += 2) prefetch(next[j] + offset);
-    outer_product<NQ, NV>(acc, [&](int i) { return q[i]; }, [&](int j) { return load(keys[j] + offset); });
+    for (int j = 0; j < NV; j += kLineVectors<T>) prefetch(next[j].low + offset);
+    outer_product<NQ, NV>(acc, [&](int i) { return q[i]; }, [&](int j) { return keys[j].at(offset); });
   }
 #pragma GCC unroll 8
   for (int i = 0; i < NQ; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < NV; ++j) store(s + i * kPartition + (c + j) * 8, acc[i][j]);
+    for (int j = 0; j < NV; ++j) store(s + i * kPartition + (c + j) * kLanes, acc[i][j]);
 }
 
 // Scores of the vectors [c0, c1).
 template <class T, int NQ>
 OCTAVO_INLINE void score_range(const float* q, const PartitionView<T>& view, int c0, int c1, int k_dim, float* s) {
-  constexpr int kVectors = NQ <= 3 ? 4 : 2;
+  if constexpr (kLanes > 8) {
+    if (view.block_size < kLanes) {
+      for (int c = c0; c < c1; ++c) score<T, NQ, 1, true>(q, view, c, k_dim, s);
+      return;
+    }
+  }
+  constexpr int kWide = kRegisters / (NQ <= 3 ? 4 : 8);
   int c = c0;
-  for (; c + kVectors <= c1; c += kVectors) score<T, NQ, kVectors>(q, view, c, k_dim, s);
-  for (; c < c1; ++c) score<T, NQ, 1>(q, view, c, k_dim, s);
+  for (; c + kWide <= c1; c += kWide) score<T, NQ, kWide, false>(q, view, c, k_dim, s);
+  if constexpr (kWide > 2) {
+    for (; c + 2 <= c1; c += 2) score<T, NQ, 2, false>(q, view, c, k_dim, s);
+  }
+  for (; c < c1; ++c) score<T, NQ, 1, false>(q, view, c, k_dim, s);
 }
 
-// Scores to probabilities relative to the partition's maximum; invisible lanes become 0.
-OCTAVO_INLINE void softmax(float* s, int lo, int hi, float softcap, float& max_out, float& sum_out) {
-  const VecI lane = {0, 1, 2, 3, 4, 5, 6, 7};
-  const int c0 = lo / 8, c1 = (hi + 7) / 8;
+// Scores to probabilities relative to the partition's maximum; invisible lanes become 0. All NQ queries see [lo, hi).
+template <int NQ>
+OCTAVO_ALONE void softmax(float* s, int lo, int hi, float softcap, float* max_out, float* sum_out) {
+  const int c0 = lo / kLanes, c1 = (hi + kLanes - 1) / kLanes;
+  auto at = [&](int i, int c) { return s + i * kPartition + c * kLanes; };
   if (softcap != 0.0f) {
-    for (int c = c0; c < c1; ++c) store(s + c * 8, splat(softcap) * tanh(load(s + c * 8)));
+    for (int c = c0; c < c1; ++c)
+      for (int i = 0; i < NQ; ++i) store(at(i, c), splat(softcap) * tanh(load(at(i, c))));
   }
   auto hide = [&](int c) {
-    const VecI position = lane + c * 8;
-    store(s + c * 8, select((position >= lo) & (position < hi), load(s + c * 8), splat(kNegInf)));
+    VecI position;
+    for (int n = 0; n < kLanes; ++n) position[n] = c * kLanes + n;
+    for (int i = 0; i < NQ; ++i)
+      store(at(i, c), select((position >= lo) & (position < hi), load(at(i, c)), splat(kNegInf)));
   };
-  if (lo % 8) hide(c0);
-  if (hi % 8) hide(c1 - 1);
-  Vec m8 = load(s + c0 * 8);
-  for (int c = c0 + 1; c < c1; ++c) m8 = max(m8, load(s + c * 8));
-  const float m = max_lanes(m8);
-  const Vec shift = splat(m == kNegInf ? 0.0f : m);
-  Vec sum = splat(0.0f);
-  for (int c = c0; c < c1; ++c) {
-    const Vec p = exp2_nonpositive(load(s + c * 8) - shift);
-    store(s + c * 8, p);
-    sum = sum + p;
+  if (lo % kLanes) hide(c0);
+  if (hi % kLanes) hide(c1 - 1);
+  Vec top[NQ], sum[NQ];
+#pragma GCC unroll 8
+  for (int i = 0; i < NQ; ++i) top[i] = load(at(i, c0));
+  for (int c = c0 + 1; c < c1; ++c) {
+#pragma GCC unroll 8
+    for (int i = 0; i < NQ; ++i) top[i] = max(top[i], load(at(i, c)));
   }
-  max_out = m;
-  sum_out = sum_lanes(sum);
+#pragma GCC unroll 8
+  for (int i = 0; i < NQ; ++i) {
+    max_out[i] = max_lanes(top[i]);
+    top[i] = splat(max_out[i] == kNegInf ? 0.0f : max_out[i]);
+    sum[i] = splat(0.0f);
+  }
+  for (int c = c0; c < c1; ++c) {
+#pragma GCC unroll 8
+    for (int i = 0; i < NQ; ++i) {
+      const Vec p = exp2_nonpositive(load(at(i, c)) - top[i]);
+      store(at(i, c), p);
+      sum[i] = sum[i] + p;
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < NQ; ++i) sum_out[i] = sum_lanes(sum[i]);
 }
 
 // acc[i] += sum of p[i][key] * v[key] over keys [first, last) ascending, for NC vectors of columns at `col`.
 template <class T, int NQ, int NC>
-OCTAVO_INLINE void weigh(const float* __restrict p, const PartitionView<T>& view, int first, int last, int v_dim,
-                         int col, float* __restrict acc, int ld, bool fresh) {
+OCTAVO_ALONE void weigh(const float* __restrict p, const PartitionView<T>& view, int first, int last, int v_dim,
+                        int col, float* __restrict acc, int ld, bool fresh) {
   Vec sum[NQ][NC];
 #pragma GCC unroll 8
   for (int i = 0; i < NQ; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < NC; ++j) sum[i][j] = fresh ? splat(0.0f) : load(acc + i * ld + col + j * 8);
+    for (int j = 0; j < NC; ++j) sum[i][j] = fresh ? splat(0.0f) : load(acc + i * ld + col + j * kLanes);
   for (int key = first; key < last;) {
     const int slot = key & (view.block_size - 1);
     const size_t row = static_cast<size_t>(slot) * v_dim + col;
@@ -142,18 +184,18 @@ OCTAVO_INLINE void weigh(const float* __restrict p, const PartitionView<T>& view
     const int end = key + rest < last ? key + rest : last;
     for (; key < end; ++key, v += v_dim, next += v_dim) {
 #pragma GCC unroll 8
-      for (int j = 0; j < NC; j += kLineVectors<T>) prefetch(next + j * 8);
+      for (int j = 0; j < NC; j += kLineVectors<T>) prefetch(next + j * kLanes);
       outer_product<NQ, NC>(
-          sum, [&](int i) { return p[i * kPartition + key]; }, [&](int j) { return load(v + j * 8); });
+          sum, [&](int i) { return p[i * kPartition + key]; }, [&](int j) { return load(v + j * kLanes); });
     }
   }
 #pragma GCC unroll 8
   for (int i = 0; i < NQ; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < NC; ++j) store(acc + i * ld + col + j * 8, sum[i][j]);
+    for (int j = 0; j < NC; ++j) store(acc + i * ld + col + j * kLanes, sum[i][j]);
 }
 
-// A head whose v_dim is no multiple of 8: its last columns, beside zeros. The rows of acc have room for them.
+// A head whose v_dim is no multiple of kLanes: its last columns, beside zeros. The rows of acc have room for them.
 template <class T, int NQ>
 OCTAVO_INLINE void weigh_tail(const float* p, const PartitionView<T>& view, int first, int last, int v_dim, int col,
                               float* acc, int ld, bool fresh) {
@@ -161,7 +203,7 @@ OCTAVO_INLINE void weigh_tail(const float* p, const PartitionView<T>& view, int 
   for (int i = 0; i < NQ; ++i) sum[i] = fresh ? splat(0.0f) : load(acc + i * ld + col);
   for (int key = first; key < last; ++key) {
     const T* v = view.v[key >> view.block_shift] + static_cast<size_t>(key & (view.block_size - 1)) * v_dim;
-    T part[8] = {};
+    T part[kLanes] = {};
     for (int j = 0; col + j < v_dim; ++j) part[j] = v[col + j];
     const Vec value = load(part);
     for (int i = 0; i < NQ; ++i) sum[i] = fma(splat(p[i * kPartition + key]), value, sum[i]);
@@ -172,12 +214,12 @@ OCTAVO_INLINE void weigh_tail(const float* p, const PartitionView<T>& view, int 
 template <class T, int NQ>
 OCTAVO_INLINE void weigh_range(const float* p, const PartitionView<T>& view, int first, int last, int v_dim, float* acc,
                                int ld, bool fresh) {
-  constexpr int kColumns = NQ == 1 ? 8 : NQ <= 3 ? 4 : 2;
+  constexpr int kWide = NQ > 3 ? kRegisters / 8 : NQ > 1 || kLanes > 8 ? 4 : 8;
   int col = 0;
-  for (; col + kColumns * 8 <= v_dim; col += kColumns * 8) {
-    weigh<T, NQ, kColumns>(p, view, first, last, v_dim, col, acc, ld, fresh);
+  for (; col + kWide * kLanes <= v_dim; col += kWide * kLanes) {
+    weigh<T, NQ, kWide>(p, view, first, last, v_dim, col, acc, ld, fresh);
   }
-  for (; col + 8 <= v_dim; col += 8) weigh<T, NQ, 1>(p, view, first, last, v_dim, col, acc, ld, fresh);
+  for (; col + kLanes <= v_dim; col += kLanes) weigh<T, NQ, 1>(p, view, first, last, v_dim, col, acc, ld, fresh);
   if (col < v_dim) weigh_tail<T, NQ>(p, view, first, last, v_dim, col, acc, ld, fresh);
 }
 

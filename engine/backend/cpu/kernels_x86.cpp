@@ -18,9 +18,10 @@ const Kernels& kernels_for(Isa isa) {
                                 kAttentionKernelsBaseline};
   static const Kernels avx2{
       kRowKernelsAvx2, {kDenseAvx2, kNibbleAvx2, kByteAvx2, kQuantizeAvx2}, kKvKernelsAvx2, kAttentionKernelsAvx2};
-  // Integer dot products gain; everything else is as quick with AVX2.
-  static const Kernels avx512vnni{
-      kRowKernelsAvx2, {kDenseAvx2, kNibbleAvx512, kByteAvx512, kQuantizeAvx2}, kKvKernelsAvx2, kAttentionKernelsAvx2};
+  static const Kernels avx512vnni{kRowKernelsAvx2,
+                                  {kDenseAvx2, kNibbleAvx512, kByteAvx512, kQuantizeAvx2},
+                                  kKvKernelsAvx2,
+                                  kAttentionKernelsAvx512};
   switch (isa) {
     case Isa::kBaseline:
       return baseline;

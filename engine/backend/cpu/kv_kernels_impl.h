@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "backend/cpu/kv_kernels.h"
-#include "backend/cpu/vec8_math.h"
+#include "backend/cpu/vec_math.h"
 
 namespace octavo {
 namespace {

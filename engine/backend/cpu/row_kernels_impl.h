@@ -1,7 +1,7 @@
 #pragma once
 // Functions of one row on eight-lane vectors. Included by one file per instruction set, after its vec8 header.
 #include "backend/cpu/row_kernels.h"
-#include "backend/cpu/vec8_math.h"
+#include "backend/cpu/vec_math.h"
 
 namespace octavo {
 namespace {

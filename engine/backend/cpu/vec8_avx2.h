@@ -10,6 +10,8 @@ namespace {
 
 #define OCTAVO_INLINE inline __attribute__((always_inline))
 
+constexpr int kLanes = 8;
+constexpr int kRegisters = 16;
 using Vec = __m256;
 using VecI = int32_t __attribute__((vector_size(32)));
 struct F16 {
@@ -25,6 +27,12 @@ OCTAVO_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b,
 OCTAVO_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 OCTAVO_INLINE Vec select(VecI mask, Vec a, Vec b) { return _mm256_blendv_ps(b, a, reinterpret_cast<Vec>(mask)); }
 
+// `v`, but 0 in the lanes where x < limit; NaN is not below.
+OCTAVO_INLINE Vec zero_below(Vec v, Vec x, float limit) {
+  const VecI below = x < splat(limit);
+  return reinterpret_cast<Vec>(reinterpret_cast<VecI>(v) & ~below);
+}
+
 // The compiler moves no use of `v` across this.
 OCTAVO_INLINE void keep_order(Vec& v) { asm("" : "+x"(v)); }
 
@@ -37,6 +45,18 @@ OCTAVO_INLINE Vec load(const BF16* p) {
 OCTAVO_INLINE void store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 OCTAVO_INLINE void store(F16* p, Vec v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+// One order for every horizontal reduction.
+OCTAVO_INLINE float sum_lanes(Vec v) {
+  const __m128 a = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  const __m128 b = _mm_add_ps(a, _mm_movehl_ps(a, a));
+  return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+OCTAVO_INLINE float max_lanes(Vec v) {
+  const __m128 a = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  const __m128 b = _mm_max_ps(a, _mm_movehl_ps(a, a));
+  return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ namespace {
 
 #define OCTAVO_INLINE inline __attribute__((always_inline))
 
+constexpr int kLanes = 8;
+constexpr int kRegisters = 16;
 using Vec = float __attribute__((vector_size(32)));
 using VecI = int32_t __attribute__((vector_size(32)));
 struct F16 {
@@ -25,6 +27,12 @@ OCTAVO_INLINE Vec select(VecI mask, Vec a, Vec b) {
   return reinterpret_cast<Vec>((reinterpret_cast<VecI>(a) & mask) | (reinterpret_cast<VecI>(b) & ~mask));
 }
 OCTAVO_INLINE Vec max(Vec a, Vec b) { return select(a > b, a, b); }
+
+// `v`, but 0 in the lanes where x < limit; NaN is not below.
+OCTAVO_INLINE Vec zero_below(Vec v, Vec x, float limit) {
+  const VecI below = x < splat(limit);
+  return reinterpret_cast<Vec>(reinterpret_cast<VecI>(v) & ~below);
+}
 
 OCTAVO_INLINE void keep_order(Vec&) {}
 
@@ -50,6 +58,14 @@ OCTAVO_INLINE Vec load(const BF16* p) { return reinterpret_cast<Vec>(widen(&p->b
 OCTAVO_INLINE void store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof v); }
 OCTAVO_INLINE void store(F16* p, Vec v) {
   for (int i = 0; i < 8; ++i) p[i].bits = f32_to_f16(v[i]);
+}
+
+// One order for every horizontal reduction.
+OCTAVO_INLINE float sum_lanes(Vec v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
+OCTAVO_INLINE float max_lanes(Vec v) {
+  float m = v[0];
+  for (int i = 1; i < 8; ++i) m = v[i] > m ? v[i] : m;
+  return m;
 }
 
 }  // namespace

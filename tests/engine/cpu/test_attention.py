@@ -11,12 +11,12 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from octavo import ops
 
-ISAS = ["baseline", "avx2"]
+ISAS = ["baseline", "avx2", "avx512vnni"]
 
 
 def context(isa: str, threads: int = 1) -> ops.Context:
-    if isa == "avx2" and ops.Context().isa == "baseline":
-        pytest.skip("this machine has no AVX2")
+    if ISAS.index(isa) > ISAS.index(ops.Context().isa):
+        pytest.skip(f"this machine has no {isa}")
     return ops.Context(threads, isa)
 
 

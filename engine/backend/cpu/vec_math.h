@@ -1,5 +1,5 @@
 #pragma once
-// Included after vec8_avx2.h or vec8_baseline.h, by files of one instruction set.
+// Included after vec8_avx2.h, vec8_baseline.h or vec16_avx512.h, by files of one instruction set.
 namespace octavo {
 namespace {
 
@@ -27,9 +27,7 @@ OCTAVO_INLINE Vec exp2_nonpositive(Vec x) {
   p = fma(p, f, splat(0.24022647738456726f));
   p = fma(p, f, splat(0.6931471824645996f));
   p = fma(p, f, splat(1.0f));
-  const Vec scaled = scale_by_power(p, shifted);
-  const VecI underflow = x < splat(-126.0f);  // false for NaN
-  return from_bits(bits(scaled) & ~underflow);
+  return zero_below(scale_by_power(p, shifted), x, -126.0f);
 }
 
 // Minimax fit near 0, (1 - t) / (1 + t) with t = e^(-2|x|) elsewhere: no cancellation on either side.
@@ -47,14 +45,6 @@ OCTAVO_INLINE Vec tanh(Vec x) {
   const Vec one = splat(1.0f);
   const Vec large = from_bits(bits((one - t) / (one + t)) | sign);
   return select(magnitude < splat(0.625f), small, large);
-}
-
-// One order for every horizontal reduction.
-OCTAVO_INLINE float sum_lanes(Vec v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
-OCTAVO_INLINE float max_lanes(Vec v) {
-  float m = v[0];
-  for (int i = 1; i < 8; ++i) m = v[i] > m ? v[i] : m;
-  return m;
 }
 
 }  // namespace
