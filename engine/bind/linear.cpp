@@ -33,12 +33,15 @@ WeightFormat dense_format(nb::dlpack::dtype dtype) {
 }
 
 WeightFormat quantized_format(const std::string& name) {
-  for (auto f :
-       {WeightFormat::kQ4_0, WeightFormat::kQ4_1, WeightFormat::kQ5_0, WeightFormat::kQ5_1, WeightFormat::kQ8_0}) {
-    if (name == weight_format_info(f).name) return f;
+  std::string known;
+  for (int i = 0; i < kWeightFormats; ++i) {
+    const auto format = static_cast<WeightFormat>(i);
+    const WeightFormatInfo info = weight_format_info(format);
+    if (info.block == 1) continue;
+    if (name == info.name) return format;
+    known += cat(known.empty() ? "" : ", ", info.name);
   }
-  throw Error(ErrorCode::kUnsupported, "format",
-              cat("quantized format \"", name, "\" is not supported: q4_0, q4_1, q5_0, q5_1, q8_0"));
+  throw Error(ErrorCode::kUnsupported, "format", cat("quantized format \"", name, "\" is not supported: ", known));
 }
 
 using Part = std::tuple<AnyMatrix, std::string, std::vector<int32_t>>;

@@ -7,7 +7,25 @@
 namespace octavo {
 
 // How a matrix lies in its file. The names are GGUF's; dense formats are shared with safetensors.
-enum class WeightFormat : uint8_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0 };
+enum class WeightFormat : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
+};
+inline constexpr int kWeightFormats = 16;
 
 struct WeightFormatInfo {
   const char* name;
@@ -33,6 +51,22 @@ constexpr WeightFormatInfo weight_format_info(WeightFormat f) {
       return {"q5_1", 32, 24};
     case WeightFormat::kQ8_0:
       return {"q8_0", 32, 34};
+    case WeightFormat::kQ2_K:
+      return {"q2_k", 256, 84};
+    case WeightFormat::kQ3_K:
+      return {"q3_k", 256, 110};
+    case WeightFormat::kQ4_K:
+      return {"q4_k", 256, 144};
+    case WeightFormat::kQ5_K:
+      return {"q5_k", 256, 176};
+    case WeightFormat::kQ6_K:
+      return {"q6_k", 256, 210};
+    case WeightFormat::kIQ4_NL:
+      return {"iq4_nl", 32, 18};
+    case WeightFormat::kIQ4_XS:
+      return {"iq4_xs", 256, 136};
+    case WeightFormat::kMXFP4:
+      return {"mxfp4", 32, 17};
   }
   return {"?", 1, 0};
 }

@@ -6,7 +6,7 @@ Isa detect_isa() { return Isa::kBaseline; }
 
 const Kernels& kernels_for(Isa) {
   static const Kernels baseline{kRowKernelsBaseline,
-                                {kDenseBaseline, kNibbleBaseline, kByteBaseline, kQuantizeBaseline},
+                                {kDenseBaseline, kNibbleBaseline, kByteBaseline, kScaledBaseline, kQuantizeBaseline},
                                 kKvKernelsBaseline,
                                 kAttentionKernelsBaseline};
   return baseline;

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "backend/cpu/linear_kernels.h"
+#include "backend/cpu/baseline_tile.h"
 #include "tensor/half.h"
 
 // Plain loops over the same layouts: right everywhere, quick nowhere. Rows of a panel are the inner loop, which any
@@ -10,16 +10,6 @@ namespace octavo {
 namespace {
 
 using namespace cpu;
-
-void store_outputs(const LinearTile& tile, int token, int row, int count, const float* acc) {
-  float* y = tile.y + token * tile.ldy + row;
-  const int valid = tile.rows - row < count ? tile.rows - row : count;
-  for (int r = 0; r < valid; ++r) {
-    float value = acc[r];
-    if (tile.bias) value += tile.bias[row + r];
-    y[r] = tile.accumulate ? y[r] + value : value;
-  }
-}
 
 // Codes of chunk c (k = 4c .. 4c + 3), [8 rows][4], unsigned.
 template <class Block>
@@ -32,24 +22,13 @@ void unpack_chunk(const Block& w, int c, uint8_t* out) {
   }
 }
 
-// The groups of one token, `slots` apart.
-template <class Group>
-struct TokenGroups {
-  const Group* first;
-  int slots;
-  TokenGroups(const LinearTile& tile, int token)
-      : first(reinterpret_cast<const Group*>(tile.x + token / kTokenSlots * tile.x_stride) + token % kTokenSlots),
-        slots(tile.slots) {}
-  const Group& operator[](int g) const { return first[static_cast<size_t>(g) * slots]; }
-};
-
 template <class Block>
 void add_outliers(const LinearTile& tile, const Block* panel, int token, float* acc) {
   const auto& list = *reinterpret_cast<const Outliers*>(tile.outliers + token * tile.outliers_stride);
   for (const Outlier* x = list.entries; x != list.entries + list.count; ++x) {
     const Block& w = panel[x->group];
     uint8_t codes[32];
-    unpack_chunk(w, x->address / 16 + x->shift % 8 / 4, codes);
+    unpack_chunk(w, outlier_place(*x) / 4, codes);
     for (int r = 0; r < kGroupRows; ++r) {
       acc[r] += f16_to_f32(w.scale[r]) * static_cast<float>(codes[4 * r + x->shift / 8]) * x->value;
     }
@@ -192,9 +171,12 @@ void quantize8(const float* x, int k, QuantizedGroup8* out, int slots, Outliers*
       outliers->entries[outliers->count++] = make_outlier(x[i], group * kGroup + i);
     }
     out->scale = scale_group(rest, 127.0f, out->q);
-    int sum = 0;
-    for (const int q : out->q) sum += q;
-    out->sum = out->scale * static_cast<float>(sum) + taken;
+    for (int h = 0; h < 2; ++h) {
+      int sum = 0;
+      for (int i = 0; i < kGroup / 2; ++i) sum += out->q[kGroup / 2 * h + i];
+      out->half_sums[h] = static_cast<int16_t>(sum);
+    }
+    out->sum = out->scale * static_cast<float>(out->half_sums[0] + out->half_sums[1]) + taken;
   }
 }
 

@@ -20,6 +20,22 @@ TileKernel LinearKernels::tile(WeightFormat format) const {
       return nibble.q5_1;
     case WeightFormat::kQ8_0:
       return byte.q8_0;
+    case WeightFormat::kQ2_K:
+      return scaled.q2_k;
+    case WeightFormat::kQ3_K:
+      return scaled.q3_k;
+    case WeightFormat::kQ4_K:
+      return scaled.q4_k;
+    case WeightFormat::kQ5_K:
+      return scaled.q5_k;
+    case WeightFormat::kQ6_K:
+      return scaled.q6_k;
+    case WeightFormat::kIQ4_NL:
+      return scaled.iq4_nl;
+    case WeightFormat::kIQ4_XS:
+      return scaled.iq4_xs;
+    case WeightFormat::kMXFP4:
+      return scaled.mxfp4;
   }
   return nullptr;
 }

@@ -10,7 +10,8 @@ namespace octavo {
 // the outputs.
 struct QuantizedGroup8 {  // |q| <= 127, for 4- and 5-bit weights; outliers have q = 0
   float scale;
-  float sum;  // scale * (sum of q) + outliers
+  float sum;             // scale * (sum of q) + outliers
+  int16_t half_sums[2];  // of q
   int8_t q[cpu::kGroup];
 };
 struct QuantizedGroup16 {  // |q| <= 32767, for 8-bit weights: a sum over the group fits 32 bits
@@ -30,6 +31,9 @@ constexpr Outlier make_outlier(float value, int k) {
   const int chunk = k % cpu::kGroup / 4;
   return {value, static_cast<uint32_t>(k % 4 * 8 + chunk % 2 * 4), static_cast<uint16_t>(k / cpu::kGroup),
           static_cast<uint16_t>(chunk / 2 * 32)};
+}
+constexpr int outlier_place(const Outlier& x) {  // k % 32
+  return (x.address / 16 + x.shift % 8 / 4) * 4 + x.shift / 8;
 }
 struct Outliers {  // of one token, in the order of k
   int64_t count;
@@ -73,6 +77,9 @@ struct NibbleKernels {
 struct ByteKernels {
   TileKernel q8_0;
 };
+struct ScaledKernels {  // weights of scaled_blocks.h
+  TileKernel q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4;
+};
 struct QuantizeKernels {
   // One token; its groups are `slots` apart.
   void (*to8)(const float* x, int k, QuantizedGroup8* out, int slots, Outliers* outliers);
@@ -83,6 +90,7 @@ struct LinearKernels {
   DenseKernels dense;
   NibbleKernels nibble;
   ByteKernels byte;
+  ScaledKernels scaled;
   QuantizeKernels quantize;
 
   TileKernel tile(WeightFormat format) const;
@@ -91,6 +99,7 @@ struct LinearKernels {
 extern const DenseKernels kDenseBaseline, kDenseAvx2;
 extern const NibbleKernels kNibbleBaseline, kNibbleAvx2, kNibbleAvx512;
 extern const ByteKernels kByteBaseline, kByteAvx2, kByteAvx512;
+extern const ScaledKernels kScaledBaseline, kScaledAvx2;
 extern const QuantizeKernels kQuantizeBaseline, kQuantizeAvx2;
 
 }  // namespace octavo

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/pack_scaled.h"
 #include "backend/cpu/packed.h"
 
 namespace octavo::cpu {
@@ -105,6 +106,8 @@ void pack_panel(WeightFormat format, const std::byte* const* rows, int count, in
       return pack_groups<BlockQ5_1>(format, rows, count, k, panel);
     case WeightFormat::kQ8_0:
       return pack_groups<BlockQ8_0>(format, rows, count, k, panel);
+    default:
+      return pack_scaled_panel(format, rows, count, k, panel);
   }
 }
 

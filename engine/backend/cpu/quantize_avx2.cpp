@@ -88,8 +88,10 @@ void quantize8(const float* x, int k, QuantizedGroup8* out, int slots, Outliers*
     load_group(x, v);
     const float taken = take_outliers(group, threshold, v, *outliers);
     out->scale = scale_group(v, 127.0f, q);
-    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3]));
-    out->sum = out->scale * static_cast<float>(horizontal_sum(sum)) + taken;
+    const int low = horizontal_sum(_mm256_add_epi32(q[0], q[1])), high = horizontal_sum(_mm256_add_epi32(q[2], q[3]));
+    out->half_sums[0] = static_cast<int16_t>(low);
+    out->half_sums[1] = static_cast<int16_t>(high);
+    out->sum = out->scale * static_cast<float>(low + high) + taken;
     const __m256i codes = _mm256_packs_epi16(to_int16(q[0], q[1]), to_int16(q[2], q[3]));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out->q), _mm256_permute4x64_epi64(codes, 0xd8));
   }

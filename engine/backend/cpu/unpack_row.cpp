@@ -1,3 +1,4 @@
+#include "backend/cpu/pack_scaled.h"
 #include "backend/cpu/packed.h"
 #include "tensor/half.h"
 
@@ -63,6 +64,8 @@ void unpack_row(WeightFormat format, const std::byte* panel, int row, int k, flo
       return unpack_groups<BlockQ5_1>(panel, row, k, out);
     case WeightFormat::kQ8_0:
       return unpack_groups<BlockQ8_0>(panel, row, k, out);
+    default:
+      return unpack_scaled_row(format, panel, row, k, out);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cpu/scaled_blocks.h"
 #include "ops/weight_source.h"
 
 namespace octavo::cpu {
@@ -10,8 +11,6 @@ namespace octavo::cpu {
 // one begins, so a row of tiles reads memory front to back. Rows beyond n are zero. Plain data only: this header is
 // also read by files compiled for one instruction set.
 
-inline constexpr int kGroup = 32;      // weights that share a scale
-inline constexpr int kGroupRows = 8;   // rows of a quantized panel: [k / kGroup] blocks
 inline constexpr int kDenseRows = 16;  // rows of a dense panel: [k][16]
 
 // Codes of 4 bits: chunk c of a group holds k = 4c .. 4c + 3 of 8 rows, byte r * 4 + k % 4. Chunks 2j and 2j + 1 are
@@ -49,6 +48,39 @@ constexpr int bf16_position(int row) { return row < 8 ? 2 * row : 2 * (row - 8) 
 constexpr bool is_dense(WeightFormat f) {
   return f == WeightFormat::kF32 || f == WeightFormat::kF16 || f == WeightFormat::kBF16;
 }
+
+// Calls use(static_cast<Block*>(nullptr)) for a format of scaled_blocks.h; returns whether it is one.
+template <class Use>
+constexpr bool with_scaled_block(WeightFormat f, Use use) {
+  switch (f) {
+    case WeightFormat::kQ2_K:
+      use(static_cast<BlockQ2_K*>(nullptr));
+      return true;
+    case WeightFormat::kQ3_K:
+      use(static_cast<BlockQ3_K*>(nullptr));
+      return true;
+    case WeightFormat::kQ4_K:
+      use(static_cast<BlockQ4_K*>(nullptr));
+      return true;
+    case WeightFormat::kQ5_K:
+      use(static_cast<BlockQ5_K*>(nullptr));
+      return true;
+    case WeightFormat::kQ6_K:
+      use(static_cast<BlockQ6_K*>(nullptr));
+      return true;
+    case WeightFormat::kIQ4_NL:
+      use(static_cast<BlockIQ4_NL*>(nullptr));
+      return true;
+    case WeightFormat::kIQ4_XS:
+      use(static_cast<BlockIQ4_XS*>(nullptr));
+      return true;
+    case WeightFormat::kMXFP4:
+      use(static_cast<BlockMXFP4*>(nullptr));
+      return true;
+    default:
+      return false;
+  }
+}
 constexpr int panel_rows(WeightFormat f) { return is_dense(f) ? kDenseRows : kGroupRows; }
 
 constexpr size_t panel_bytes(WeightFormat f, int k) {
@@ -69,8 +101,12 @@ constexpr size_t panel_bytes(WeightFormat f, int k) {
       return groups * sizeof(BlockQ5_1);
     case WeightFormat::kQ8_0:
       return groups * sizeof(BlockQ8_0);
+    default:
+      break;
   }
-  return 0;
+  size_t bytes = 0;
+  with_scaled_block(f, [&]<class Block>(Block*) { bytes = groups / Block::kGroups * sizeof(Block); });
+  return bytes;
 }
 
 }  // namespace octavo::cpu

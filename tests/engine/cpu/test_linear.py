@@ -15,7 +15,28 @@ QUANTIZED = {
     "q5_0": gguf.GGMLQuantizationType.Q5_0,
     "q5_1": gguf.GGMLQuantizationType.Q5_1,
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
+    "q2_k": gguf.GGMLQuantizationType.Q2_K,
+    "q3_k": gguf.GGMLQuantizationType.Q3_K,
+    "q4_k": gguf.GGMLQuantizationType.Q4_K,
+    "q5_k": gguf.GGMLQuantizationType.Q5_K,
+    "q6_k": gguf.GGMLQuantizationType.Q6_K,
+    "iq4_nl": gguf.GGMLQuantizationType.IQ4_NL,
+    "iq4_xs": gguf.GGMLQuantizationType.IQ4_XS,
+    "mxfp4": gguf.GGMLQuantizationType.MXFP4,
 }
+# Bytes of a block that are float16 scales.
+HALVES = dict.fromkeys(QUANTIZED, (0,)) | {
+    "q4_1": (0, 2),
+    "q5_1": (0, 2),
+    "q2_k": (80, 82),
+    "q3_k": (108,),
+    "q4_k": (0, 2),
+    "q5_k": (0, 2),
+    "q6_k": (208,),
+    "mxfp4": (),
+}
+# Packed bytes for each byte of the file where they differ: sub-scales of 6 bits are widened to 8.
+GROWTH = {"q3_k": 912 / 880, "q4_k": 1184 / 1152, "q5_k": 1440 / 1408, "iq4_xs": 1104 / 1088}
 # The largest code of an activation, and the multiple of its row's mean magnitude above which it is an outlier.
 CODE_LIMIT = dict.fromkeys(QUANTIZED, 127) | {"q8_0": 32767}
 OUTLIER_FACTOR = dict.fromkeys(QUANTIZED, 6.0) | {"q8_0": np.inf}
@@ -40,10 +61,18 @@ def random_blocks(rng: np.random.Generator, fmt: str, n: int, k: int) -> np.ndar
     """Raw blocks with every code possible: random bytes, the f16 scales kept small and finite."""
     block, size = gguf.GGML_QUANT_SIZES[QUANTIZED[fmt]]
     raw = rng.integers(0, 256, (n, k // block, size), dtype=np.uint8)
-    halves = 2 if fmt.endswith("_1") else 1
-    scales = rng.normal(0, 0.02, (n, k // block, halves)).astype(np.float16)
-    raw[:, :, : 2 * halves] = scales.view(np.uint8).reshape(n, k // block, 2 * halves)
+    for at in HALVES[fmt]:
+        scales = rng.normal(0, 0.02, (n, k // block, 1)).astype(np.float16)
+        raw[:, :, at : at + 2] = scales.view(np.uint8)
+    if fmt == "mxfp4":
+        raw[:, :, 0] = rng.integers(118, 124, (n, k // block))
     return raw.reshape(n, -1)
+
+
+def fit(fmt: str, k: int) -> int:
+    """The next width that the format can have."""
+    block = gguf.GGML_QUANT_SIZES[QUANTIZED[fmt]][0] if fmt in QUANTIZED else 1
+    return -(-k // block) * block
 
 
 def random_weight(rng: np.random.Generator, fmt: str, n: int, k: int):
@@ -106,23 +135,33 @@ SHAPES = [(8, 32), (64, 576), (1, 64), (17, 96), (100, 320)]
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_packing_loses_nothing(fmt: str, shape: tuple[int, int]) -> None:
-    part, values = random_weight(np.random.default_rng(1), fmt, *shape)
+    n, k = shape[0], fit(fmt, shape[1])
+    part, values = random_weight(np.random.default_rng(1), fmt, n, k)
     weight = _engine.pack(make_ops("baseline"), [part])
-    assert (weight.n, weight.k, weight.format) == (*shape, fmt)
+    assert (weight.n, weight.k, weight.format) == (n, k, fmt)
     assert_same_bits(weight.dequantize(), values)
 
 
 @pytest.mark.parametrize("fmt", QUANTIZED)
-def test_packed_blocks_take_no_more_than_the_file(fmt: str) -> None:
-    part, _ = random_weight(np.random.default_rng(1), fmt, 64, 576)
-    assert _engine.pack(make_ops("baseline"), [part]).nbytes == part[0].nbytes
+def test_packed_blocks_are_as_large_as_in_the_file(fmt: str) -> None:
+    part, _ = random_weight(np.random.default_rng(1), fmt, 64, 768)
+    packed = _engine.pack(make_ops("baseline"), [part]).nbytes
+    assert packed == pytest.approx(part[0].nbytes * GROWTH.get(fmt, 1))
+
+
+def test_every_exponent_of_mxfp4() -> None:
+    raw = np.random.default_rng(1).integers(0, 256, (256, 17), dtype=np.uint8)
+    raw[:, 0] = np.arange(256)
+    weight = _engine.pack(make_ops("baseline"), [(raw, "mxfp4", [])])
+    with np.errstate(over="ignore"):
+        assert_same_bits(weight.dequantize(), gguf.quants.dequantize(raw, QUANTIZED["mxfp4"]))
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("shape", [*SHAPES, (40, 2048)])
 def test_linear_equals_the_reference(ops, fmt: str, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(2)
-    part, values = random_weight(rng, fmt, *shape)
+    part, values = random_weight(rng, fmt, shape[0], fit(fmt, shape[1]))
     weight = _engine.pack(ops, [part])
     for m in (1, 2, 3, 4, 5, 7, 12, 61):
         check_linear(ops, rng, fmt, weight, values, m)
@@ -147,13 +186,13 @@ def check_linear(ops, rng, fmt: str, weight, values: np.ndarray, m: int) -> None
     assert np.median(np.abs(y - product(quantized_activations(x, fmt), w)) / rounding) <= 1
 
 
-@pytest.mark.parametrize("fmt", ["q4_0", "q4_1", "q5_0", "q5_1"])
+@pytest.mark.parametrize("fmt", [fmt for fmt in QUANTIZED if fmt != "q8_0"])
 def test_an_outlier_costs_the_others_nothing(ops, fmt: str) -> None:
-    rng = np.random.default_rng(14)
-    part, values = random_weight(rng, fmt, 40, 192)
+    rng, k = np.random.default_rng(14), fit(fmt, 192)
+    part, values = random_weight(rng, fmt, 40, k)
     weight = _engine.pack(ops, [part])
-    x = rng.normal(0, 1, (1, 192)).astype(np.float32)
-    for place in range(192):
+    x = rng.normal(0, 1, (1, k)).astype(np.float32)
+    for place in range(k):
         spiked = x.copy()
         spiked[0, place] = 0
         rest = linear(ops, weight, spiked)
@@ -185,12 +224,19 @@ def test_dense_widths_need_no_multiple(ops, fmt: str, k: int) -> None:
     assert_close(y, x.astype(np.float64) @ values.T.astype(np.float64), 1e-5)
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
-@pytest.mark.parametrize("prologue", ["none", "rms_norm", "silu_mul"])
+@pytest.mark.parametrize(
+    ("fmt", "prologue"),
+    [(fmt, "none") for fmt in FORMATS]
+    + [
+        (fmt, prologue)
+        for fmt in ("f32", "bf16", "q4_1", "q8_0", "q4_k")
+        for prologue in ("rms_norm", "silu_mul")
+    ],
+)
 @pytest.mark.parametrize("isa", ISAS)
 def test_the_same_bits_for_every_company_and_thread_count(isa: str, fmt: str, prologue: str) -> None:
     rng = np.random.default_rng(4)
-    n, k = 200, 608
+    n, k = 200, fit(fmt, 608)
     part, _ = random_weight(rng, fmt, n, k)
     x = activations(rng, 131, 2 * k if prologue == "silu_mul" else k)
     options = {"prologue": prologue, "norm_weight": rng.normal(1, 0.1, k).astype(np.float32)}
@@ -209,8 +255,8 @@ def test_the_same_bits_for_every_company_and_thread_count(isa: str, fmt: str, pr
 @pytest.mark.parametrize("m", [1, 4, 23])
 def test_avx512_gives_the_bits_of_avx2(fmt: str, m: int) -> None:
     rng = np.random.default_rng(16)
-    part, _ = random_weight(rng, fmt, 300, 352)
-    x = activations(rng, m, 352)
+    part, _ = random_weight(rng, fmt, 300, fit(fmt, 352))
+    x = activations(rng, m, fit(fmt, 352))
     a, b = (linear(ops, _engine.pack(ops, [part]), x) for ops in map(make_ops, ("avx2", "avx512vnni")))
     assert_same_bits(a, b)
 
@@ -218,8 +264,8 @@ def test_avx512_gives_the_bits_of_avx2(fmt: str, m: int) -> None:
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_a_row_of_weights_gives_the_same_bits_wherever_it_stands(ops, fmt: str) -> None:
     rng = np.random.default_rng(5)
-    part, _ = random_weight(rng, fmt, 70, 352)
-    x = rng.normal(0, 1, (9, 352)).astype(np.float32)
+    part, _ = random_weight(rng, fmt, 70, fit(fmt, 352))
+    x = rng.normal(0, 1, (9, fit(fmt, 352))).astype(np.float32)
     whole = linear(ops, _engine.pack(ops, [part]), x)
     order = rng.permutation(70).tolist()
     permuted = _engine.pack(ops, [(part[0], part[1], order)])
@@ -230,10 +276,10 @@ def test_a_row_of_weights_gives_the_same_bits_wherever_it_stands(ops, fmt: str) 
 
 def test_parts_of_different_formats_make_one_matrix(ops) -> None:
     rng = np.random.default_rng(6)
-    x = rng.normal(0, 1, (10, 192)).astype(np.float32)
-    sizes = [5, 16, 33, 8, 9, 24, 1, 50, 7]
-    parts = [random_weight(rng, fmt, n, 192) for fmt, n in zip([*FORMATS, "q4_0"], sizes, strict=True)]
-    bias = rng.normal(0, 1, 153).astype(np.float32)
+    x = rng.normal(0, 1, (10, 256)).astype(np.float32)
+    sizes = [5, 16, 33, 8, 9, 24, 1, 50, 7, 12, 8, 3, 17, 6, 21, 4, 7]
+    parts = [random_weight(rng, fmt, n, 256) for fmt, n in zip([*FORMATS, "q4_0"], sizes, strict=True)]
+    bias = rng.normal(0, 1, sum(sizes)).astype(np.float32)
     fused = _engine.pack(ops, [part for part, _ in parts])
     assert fused.format == "+".join([*FORMATS, "q4_0"])
     assert_same_bits(fused.dequantize(), np.concatenate([values for _, values in parts]))
@@ -295,12 +341,12 @@ def test_a_prologue_gives_the_bits_of_the_op_before_it(ops, fmt: str, m: int) ->
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_rows_may_lie_apart_and_nothing_else_is_written(ops, fmt: str) -> None:
     rng = np.random.default_rng(9)
-    part, _ = random_weight(rng, fmt, 21, 64)
+    part, _ = random_weight(rng, fmt, 21, fit(fmt, 64))
     weight = _engine.pack(ops, [part])
-    wide = rng.normal(0, 1, (9, 100)).astype(np.float32)
+    wide = rng.normal(0, 1, (9, weight.k + 36)).astype(np.float32)
     out = np.full((9, 40), 7.0, np.float32)
-    _engine.linear_into(ops, weight, wide[:, 10:74], out[:, 5:26])
-    assert_same_bits(out[:, 5:26], linear(ops, weight, np.ascontiguousarray(wide[:, 10:74])))
+    _engine.linear_into(ops, weight, wide[:, 10:-26], out[:, 5:26])
+    assert_same_bits(out[:, 5:26], linear(ops, weight, np.ascontiguousarray(wide[:, 10:-26])))
     assert (out[:, :5] == 7).all() and (out[:, 26:] == 7).all()
 
 
@@ -308,9 +354,9 @@ def test_rows_may_lie_apart_and_nothing_else_is_written(ops, fmt: str) -> None:
 @pytest.mark.parametrize("poison", [np.nan, np.inf])
 def test_a_value_that_is_not_finite_shows_in_its_row_only(ops, fmt: str, poison: float) -> None:
     rng = np.random.default_rng(10)
-    part, _ = random_weight(rng, fmt, 16, 64)
+    part, _ = random_weight(rng, fmt, 16, fit(fmt, 64))
     weight = _engine.pack(ops, [part])
-    x = rng.normal(0, 1, (6, 64)).astype(np.float32)
+    x = rng.normal(0, 1, (6, fit(fmt, 64))).astype(np.float32)
     clean = linear(ops, weight, x)
     x[2, 37] = poison
     y = linear(ops, weight, x)
@@ -321,16 +367,16 @@ def test_a_value_that_is_not_finite_shows_in_its_row_only(ops, fmt: str, poison:
 
 @pytest.mark.parametrize("fmt", QUANTIZED)
 def test_zero_and_tiny_activations(ops, fmt: str) -> None:
-    part, _ = random_weight(np.random.default_rng(11), fmt, 16, 64)
+    part, _ = random_weight(np.random.default_rng(11), fmt, 16, fit(fmt, 64))
     weight = _engine.pack(ops, [part])
-    assert (linear(ops, weight, np.zeros((3, 64), np.float32)) == 0).all()
-    assert np.isfinite(linear(ops, weight, np.full((1, 64), 1e-42, np.float32))).all()
+    assert (linear(ops, weight, np.zeros((3, weight.k), np.float32)) == 0).all()
+    assert np.isfinite(linear(ops, weight, np.full((1, weight.k), 1e-42, np.float32))).all()
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_embed_reads_rows(ops, fmt: str) -> None:
     rng = np.random.default_rng(12)
-    part, values = random_weight(rng, fmt, 50, 96)
+    part, values = random_weight(rng, fmt, 50, fit(fmt, 96))
     table = _engine.pack(ops, [part])
     ids = np.array([0, 49, 7, 7, 31], np.int32)
     assert_same_bits(_engine.embed(ops, table, ids), values[ids])
@@ -355,8 +401,8 @@ def test_bad_input_names_the_thing_and_the_limit(ops) -> None:
         _engine.pack(ops, [])
     with pytest.raises(Exception, match="64 columns.*have 32"):
         _engine.pack(ops, [(w[:, :32], "", []), (w, "", [])])
-    with pytest.raises(Exception, match="q2_k"):
-        _engine.pack(ops, [(np.zeros((8, 84), np.uint8), "q2_k", [])])
+    with pytest.raises(Exception, match="iq2_s"):
+        _engine.pack(ops, [(np.zeros((8, 84), np.uint8), "iq2_s", [])])
     with pytest.raises(Exception, match="whole blocks of 18 bytes, got 19"):
         _engine.pack(ops, [(np.zeros((8, 19), np.uint8), "q4_0", [])])
     with pytest.raises(Exception, match="float32, float16 or bfloat16"):

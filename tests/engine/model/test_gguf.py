@@ -105,14 +105,14 @@ def test_another_architecture_is_refused_by_name_with_those_that_are_there(tmp_p
 
 def test_another_quantization_is_refused_by_tensor_and_type(tmp_path):
     w = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
-    w.add_tensor("blk.0.ffn_up.weight", np.zeros((2, 210), np.uint8), raw_dtype=Q.Q6_K)
+    w.add_tensor("blk.0.ffn_up.weight", np.zeros((2, 82), np.uint8), raw_dtype=Q.IQ2_S)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
     w.close()
     found = _engine.GgufFile(str(tmp_path / "x.gguf")).tensors()
-    assert found == [("blk.0.ffn_up.weight", (2, 256), "Q6_K", 420)]
-    with pytest.raises(ModelError, match=r"blk.0.ffn_up.weight has type Q6_K; supported: f32, f16") as e:
+    assert found == [("blk.0.ffn_up.weight", (2, 256), "IQ2_S", 164)]
+    with pytest.raises(ModelError, match=r"blk.0.ffn_up.weight has type IQ2_S; supported: f32, f16") as e:
         _engine.WeightFiles.open_gguf(str(tmp_path / "x.gguf"))
     assert e.value.code == "unsupported"
 
