@@ -26,6 +26,21 @@ TEXTS = [
     "\x00\x01\x7f\x80\x9f\ud7ff\ue000\uffff\U0010ffff",
 ]
 
+# What the families' patterns treat each in their own way.
+FAMILY_TEXTS = [
+    "CamelCase XMLHttpRequest aBcD ÀÉÎ straßeNAME ǅ ǅungla ʰmodifier",
+    "I'VE i'll WE'RE you'D 'tis ''s ’s x'y'z",
+    "1 12 123 1234 12345 123456 1234567 12.345.678 1e10 Ⅷ ⅷ ①② ៣៤៥",
+    "path/to/file.py\n//comment\r\n/// a/b /*x*/ -->\n",
+    "e\u0301tude re\u0301sume\u0301 A\u030a ﷺ ㎏ ﬀ ½",
+    "हिन्दी में क्षत्रिय বাংলা தமிழ் ಕನ್ನಡ ภาษาไทย ខ្មែរ",
+    "tabs\t\tand  \t mixed \n \n\n  \r\n\t\n end   ",
+    "   \n   def f():\n        return {'a': [1,2,3]}  # ok\n\n\n",
+    "😀😃 👨‍👩‍👧‍👦 🇩🇪🇫🇷 ✊🏿 ☕️x",
+    "漢字かなカナ한글 混ぜ123混ぜ ABC漢字",
+    "(a)[b]{c}<d>«e»“f”—g…h·i•j £5 €6 ¥7 50% #1 @x",
+]
+
 
 def random_texts(count: int, seed: int) -> list[str]:
     """Strings over alphabets that mix scripts, digits, spaces and control tokens."""

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from octavo.errors import ModelError
+from octavo.tokenizer import tekken
 from octavo.tokenizer.tokenizer import Tokenizer
 
 
 def from_folder(folder: Path) -> Tokenizer:
-    """Build the tokenizer of ``folder``: tokenizer.json, with tokenizer_config.json and generation_config.json.
+    """Build the tokenizer of ``folder``: tokenizer.json or Mistral's tekken.json, with tokenizer_config.json and
+    generation_config.json.
 
     Whether a text starts with BOS is what tokenizer.json's post-processor does. A folder that has only a slow
     tokenizer's files is read through transformers, if that is installed.
@@ -19,18 +21,23 @@ def from_folder(folder: Path) -> Tokenizer:
     Raises:
         ModelError: no tokenizer there, or its files cannot be read.
     """
-    config = read_json(folder / "tokenizer_config.json", {})
+    config = read_object(folder / "tokenizer_config.json")
+    names = _special_tokens(folder, config)
+    tokens = None
     if (folder / "tokenizer.json").is_file():
         backend = _backend(folder / "tokenizer.json")
+    elif (folder / tekken.FILE_NAME).is_file():
+        backend, tokens = tekken.build(read_json(folder / tekken.FILE_NAME), folder / tekken.FILE_NAME)
+        names = {**tekken.NAMED, **names}
     else:
         backend = _through_transformers(folder)
-    names = _special_tokens(folder, config)
     return Tokenizer(
         backend,
         bos_token_id=_token_id(backend, names.get("bos_token")),
         eos_token_ids=_end_ids(folder, backend, names.get("eos_token")),
         chat_template=_chat_template(folder, config),
         special_tokens=names,
+        tokens=tokens,
     )
 
 
@@ -42,10 +49,18 @@ def read_json(path: Path, default: Any = None) -> Any:
         if default is not None:
             return default
         raise ModelError(f"{str(path)!r} does not exist", code="not_found", param=path.name) from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ModelError(
             f"{str(path)!r} cannot be read: {error}", code="corrupt_file", param=path.name
         ) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The parsed file, which holds an object; an empty one if it does not exist."""
+    value = read_json(path, {})
+    if not isinstance(value, dict):
+        raise ModelError(f"{str(path)!r} is not a JSON object", code="corrupt_file", param=path.name)
+    return value
 
 
 def _backend(path: Path) -> Any:
@@ -62,9 +77,7 @@ def _backend(path: Path) -> Any:
 
 
 def _through_transformers(folder: Path) -> Any:
-    slow = [
-        n for n in ("tokenizer.model", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "tekken.json")
-    ]
+    slow = [n for n in ("tokenizer.model", "vocab.json", "vocab.txt", "merges.txt", "spiece.model")]
     found = [name for name in slow if (folder / name).is_file()]
     if not found:
         raise ModelError(
@@ -109,7 +122,7 @@ def _content(token: Any) -> str | None:
 
 def _special_tokens(folder: Path, config: dict[str, Any]) -> dict[str, str]:
     """``"bos_token"`` and the like to the token; an entry in the configuration, null too, overrules the older file."""
-    merged = {**read_json(folder / "special_tokens_map.json", {}), **config}
+    merged = {**read_object(folder / "special_tokens_map.json"), **config}
     found = {name: _content(token) for name, token in merged.items() if name.endswith("_token")}
     return {name: token for name, token in found.items() if token is not None}
 
@@ -122,22 +135,25 @@ def _end_ids(folder: Path, backend: Any, eos_token: str | None) -> list[int]:
     """The tokenizer's EOS first, then every end token of generation_config.json or, without one, config.json."""
     ids = [] if eos_token is None else [_token_id(backend, eos_token)]
     for name in ("generation_config.json", "config.json"):
-        value = read_json(folder / name, {}).get("eos_token_id")
+        value = read_object(folder / name).get("eos_token_id")
         if value is not None:
             ids += value if isinstance(value, list) else [value]
             break
-    return [i for i in dict.fromkeys(ids) if isinstance(i, int) and not isinstance(i, bool)]
+    return list(dict.fromkeys(i for i in ids if type(i) is int))
 
 
 def _chat_template(folder: Path, config: dict[str, Any]) -> str | None:
     """A file of its own, else the one in tokenizer_config.json; of several named ones the default."""
     file = folder / "chat_template.jinja"
     if file.is_file():
-        return file.read_text("utf-8")
-    template = read_json(folder / "chat_template.json", {}).get("chat_template") or config.get(
-        "chat_template"
-    )
+        try:
+            return file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(
+                f"{str(file)!r} cannot be read: {error}", code="corrupt_file", param=file.name
+            ) from error
+    template = read_object(folder / "chat_template.json").get("chat_template") or config.get("chat_template")
     if isinstance(template, list):
-        named = {t["name"]: t["template"] for t in template}
+        named = {t.get("name"): t.get("template") for t in template if isinstance(t, dict)}
         template = named.get("default") or next(iter(named.values()), None)
     return template if isinstance(template, str) else None

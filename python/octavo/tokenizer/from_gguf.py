@@ -31,15 +31,18 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     types = metadata.get("tokenizer.ggml.token_type")
     if types is not None and len(types) != len(tokens):
         raise _corrupt("token_type", f"has {len(types)} entries for {len(tokens)} tokens")
+    add_eos = False
     if kind == "gpt2":
         backend, add_bos = _byte_level_bpe(metadata, tokens)
     elif kind == "llama":
-        backend, add_bos = _sentencepiece(metadata, tokens, types), True
+        backend, add_bos = _sentencepiece(metadata, tokens, types, unigram=False), True
+    elif kind == "t5":
+        backend, add_bos, add_eos = _sentencepiece(metadata, tokens, types, unigram=True), False, True
     else:
         raise ModelError(
             f"tokenizer.ggml.model is {kind!r}, which cannot be built from a GGUF file; supported are 'gpt2' "
-            "(byte-level BPE) and 'llama' (SentencePiece). A folder with the model's tokenizer.json can be given as "
-            "the tokenizer instead",
+            "(byte-level BPE), 'llama' (SentencePiece BPE) and 't5' (SentencePiece unigram). A folder with the model's "
+            "tokenizer.json can be given as the tokenizer instead",
             code="unsupported",
             param="tokenizer.ggml.model",
         )
@@ -49,7 +52,7 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     _add_borders(
         backend,
         tokens[bos] if bos is not None and metadata.get("tokenizer.ggml.add_bos_token", add_bos) else None,
-        tokens[ends[0]] if ends and metadata.get("tokenizer.ggml.add_eos_token", False) else None,
+        tokens[ends[0]] if ends and metadata.get("tokenizer.ggml.add_eos_token", add_eos) else None,
     )
     template = metadata.get("tokenizer.chat_template")
     return Tokenizer(
@@ -85,20 +88,32 @@ def _byte_level_bpe(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[tok
 
 
 def _sentencepiece(
-    metadata: Mapping[str, Any], tokens: list[str], types: Sequence[int] | None
+    metadata: Mapping[str, Any], tokens: list[str], types: Sequence[int] | None, *, unigram: bool
 ) -> tokenizers.Tokenizer:
     scores = _get(metadata, "scores")
+    if not isinstance(scores, list) or not all(type(score) in (int, float) for score in scores):
+        raise _corrupt("scores", "is not a list of numbers")
     if len(scores) != len(tokens):
         raise _corrupt("scores", f"has {len(scores)} entries for {len(tokens)} tokens")
     if types is None:
         raise _corrupt("token_type", "is missing")
-    return sentencepiece.build(
-        tokens,
-        scores,
-        types,
-        unknown=_special_id(metadata, "unknown_token_id", len(tokens)),
-        space_prefix=bool(metadata.get("tokenizer.ggml.add_space_prefix", True)),
-    )
+    unknown = _special_id(metadata, "unknown_token_id", len(tokens))
+    space_prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
+    if not unigram:
+        return sentencepiece.build_bpe(tokens, scores, types, unknown=unknown, space_prefix=space_prefix)
+    charsmap = metadata.get("tokenizer.ggml.precompiled_charsmap", [])
+    try:
+        return sentencepiece.build_unigram(
+            tokens,
+            scores,
+            types,
+            unknown=unknown,
+            space_prefix=space_prefix,
+            charsmap=bytes(value & 0xFF for value in charsmap),  # some writers store signed bytes
+            squeeze_spaces=bool(metadata.get("tokenizer.ggml.remove_extra_whitespaces", False)),
+        )
+    except Exception as error:  # the library raises bare Exception for a map or a vocabulary it cannot use
+        raise _corrupt("precompiled_charsmap", f"or the vocabulary cannot be used: {error}") from error
 
 
 def _pair(merge: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ Each entry restates the pre-tokenizer of the tokenizer.json files that the model
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from octavo.errors import ModelError
@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
-_PUNCTUATION = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
 
 
-def _words(digits: str) -> str:
-    """The pattern that Llama 3 and Qwen 2 share but for the length of a run of digits."""
-    return rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}|{_PUNCTUATION}|{_SPACES}"
+def _words(digits: str, letters: str = r"\p{L}") -> str:
+    """The pattern that Llama 3 and Qwen share but for the length of a run of digits and what counts as a letter."""
+    run = letters if letters == r"\p{L}" else f"[{letters}]"
+    return (
+        rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?{run}+|{digits}"
+        rf"| ?[^\s{letters}\p{{N}}]+[\r\n]*|{_SPACES}"
+    )
 
 
 def _cased_words(suffix: str, digits: str) -> str:
@@ -67,29 +70,37 @@ class Split:
 
 
 _GPT2 = Split()
+_GPT_NEOX = Split(nfc=True)
 _SINGLE_DIGITS = Split(single_digits=True)
+_COMMAND_R = Split(single_digits=True, nfc=True)
 _LLAMA3 = Split(_words(r"\p{N}{1,3}"), ignore_merges=True, add_bos=True)
+_LLAMA3_WITHOUT_BOS = replace(_LLAMA3, add_bos=False)
+_CL100K = Split(_words(r"\p{N}{1,3}"))
 _QWEN2 = Split(_words(r"\p{N}"), nfc=True)
+_QWEN35 = Split(_words(r"\p{N}", r"\p{L}\p{M}"), nfc=True)
 _TEKKEN = Split(_cased_words("", r"\p{N}"), ignore_merges=True, add_bos=True)
 _GPT4O = Split(_cased_words(f"{_CONTRACTIONS}?", r"\p{N}{1,3}"), ignore_merges=True)
 
-_BY_NAME = {
-    "default": _GPT2,
-    "gpt-2": _GPT2,
-    "gpt2": _GPT2,
-    "olmo": _GPT2,
-    "smollm": _SINGLE_DIGITS,
-    "starcoder": _SINGLE_DIGITS,
-    "refact": _SINGLE_DIGITS,
-    "llama3": _LLAMA3,
-    "llama-v3": _LLAMA3,
-    "llama-bpe": _LLAMA3,
-    "qwen2": _QWEN2,
-    "deepseek-r1-qwen": _QWEN2,
-    "tekken": _TEKKEN,
-    "gpt-4o": _GPT4O,
-    "llama4": _GPT4O,
+# Names with one split. A comment says what comes under a name that does not tell.
+_NAMES: dict[Split, tuple[str, ...]] = {
+    _GPT2: ("default", "gpt-2", "gpt2", "phi-2", "granite-docling"),
+    _GPT_NEOX: ("olmo", "mpt"),  # OLMo 1 and OLMoE
+    _SINGLE_DIGITS: ("smollm", "starcoder", "refact", "codeshell"),  # refact: Granite 3
+    _COMMAND_R: ("command-r",),
+    _LLAMA3: ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
+    _LLAMA3_WITHOUT_BOS: ("smaug-bpe",),  # SmolLM3
+    _CL100K: ("dbrx", "glm4", "chatglm-bpe"),  # dbrx: OLMo 2, Phi-4, Granite 4
+    _QWEN2: ("qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"),
+    _QWEN35: ("qwen35",),
+    _TEKKEN: ("tekken",),
+    _GPT4O: ("gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"),  # gpt-4o: gpt-oss, Phi-4-mini
 }
+_BY_NAME = {name: split for split, names in _NAMES.items() for name in names}
+
+
+def known_names() -> list[str]:
+    """The names that ``split_of`` takes."""
+    return sorted(_BY_NAME)
 
 
 def split_of(name: str) -> Split:
@@ -101,7 +112,7 @@ def split_of(name: str) -> Split:
     split = _BY_NAME.get(name)
     if split is None:
         raise ModelError(
-            f"tokenizer.ggml.pre is {name!r}, which is not known; known are {', '.join(sorted(_BY_NAME))}. A folder "
+            f"tokenizer.ggml.pre is {name!r}, which is not known; known are {', '.join(known_names())}. A folder "
             "with the model's tokenizer.json can be given as the tokenizer instead",
             code="unsupported",
             param="tokenizer.ggml.pre",
