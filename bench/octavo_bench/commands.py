@@ -6,6 +6,7 @@ import argparse
 
 from octavo.cli.command import Command
 from octavo_bench.kernels import command as kernels
+from octavo_bench.memory import command as memory
 from octavo_bench.peers import command as peers
 
 
@@ -13,6 +14,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
     for name, module, text in (
         ("kernels", kernels, "each kernel as a share of the machine's ceilings, measured in the same run"),
+        (
+            "memory",
+            memory,
+            "how much of a cache holds tokens, and how many sequences run: pages beside ranges",
+        ),
         ("peers", peers, "Octavo and other servers on the same workloads, in turn"),
     ):
         sub = benches.add_parser(
