@@ -213,6 +213,14 @@ class AsyncEngine:
         self.model.check_alive()
         return dict(self.model.engine.stats())
 
+    async def snapshot(self) -> dict[str, Any]:
+        """What the cache holds, block by block, and why each waiting request waits.
+
+        It is taken between two steps, so it comes after the one under way.
+        """
+        self.model.check_alive()
+        return dict(await asyncio.to_thread(self.model.engine.snapshot))
+
     def shutdown(self) -> None:
         """Abort what runs and stop the engine. To be called on the loop's thread, or when no loop runs."""
         for reader in self._readers.values():

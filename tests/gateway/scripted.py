@@ -235,6 +235,8 @@ class ScriptedEngine:
             "live_blocks": live,
             "cached_blocks": 4,
             "free_blocks": 60 - live,
+            "table_entries": 2 * live,
+            "queue_waits_for": "sequence_limit" if self.waiting else "next_step",
             "prompt_tokens": 7,
             "generation_tokens": 8,
             "prefix_queries": 9,
@@ -243,6 +245,33 @@ class ScriptedEngine:
             "steps": 3,
             "step_tokens": 15,
             "step_sizes": [0, 0, 1, 2, 0],
+        }
+
+    async def snapshot(self) -> dict[str, Any]:
+        live = self.running
+        counts = {
+            "num_blocks": 64,
+            "window": 0,
+            "free_blocks": 60 - live,
+            "cached_blocks": 4,
+            "live_blocks": live,
+        }
+        tokens = {"table_entries": 2 * live, "table_tokens": 20 * live, "live_tokens": 10 * live}
+        runs = [(2, live), (0, 60 - live), (-1, 4)]
+        sizes = {"prompt_tokens": 19, "sequences": 1, "priority": 0}
+        waits = {"preempted": False, "leader": None, "waited": 0.5}
+        return {
+            "time": time.monotonic(),
+            "block_size": 16,
+            "groups": [{**counts, **tokens, "map": [(h, n) for h, n in runs if n]}],
+            "running": [
+                {"id": i, **sizes, "tokens": 20, "computed": 19, "blocks": 2} for i in range(1, live + 1)
+            ],
+            "waiting": [
+                {"id": 1000 + i, **sizes, **waits, "reason": "behind" if i else "sequence_limit"}
+                for i in range(self.waiting)
+            ],
+            "stats": self.stats(),
         }
 
     def shutdown(self) -> None:

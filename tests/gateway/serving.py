@@ -88,7 +88,7 @@ async def serving(
     if engine is not None:
         state.loaded(Service(ApiContext(engine, api_settings, state.metrics, workers)))
     listener = bind(settings)
-    http = HttpServer(Dispatcher(state, Handlers(state, api_settings, settings), ApiKeys(settings.api_keys)))
+    http = HttpServer(Dispatcher(state, Handlers(state, api_settings, settings), ApiKeys.of(settings)))
     port = listener.getsockname()[1]
     running = await asyncio.get_running_loop().create_server(http, sock=listener)
     try:

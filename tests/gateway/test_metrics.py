@@ -30,6 +30,8 @@ GOLDEN = {
     "octavo:kv_blocks_live": ("gauge", BASE),
     "octavo:kv_blocks_cached": ("gauge", BASE),
     "octavo:kv_blocks_free": ("gauge", BASE),
+    "octavo:kv_block_references": ("gauge", BASE),
+    "octavo:queue_waits_for": ("gauge", BASE | {"reason"}),
     "octavo:engine_steps": ("counter", BASE),
     "octavo:step_tokens": ("counter", BASE),
     "octavo:requests_refused": ("counter", BASE | {"status"}),

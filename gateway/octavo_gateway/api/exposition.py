@@ -21,6 +21,10 @@ _GAUGES = {
     "octavo:kv_blocks_live": ("Blocks that a running request holds.", "live_blocks"),
     "octavo:kv_blocks_cached": ("Blocks that nobody holds and a later prompt may reuse.", "cached_blocks"),
     "octavo:kv_blocks_free": ("Blocks without content.", "free_blocks"),
+    "octavo:kv_block_references": (
+        "Entries in the block tables of running requests: more than live blocks where they are shared.",
+        "table_entries",
+    ),
 }
 _COUNTERS = {
     "vllm:prompt_tokens": ("Prompt tokens of accepted requests.", "prompt_tokens"),
@@ -31,6 +35,7 @@ _COUNTERS = {
     "octavo:engine_steps": ("Steps of the engine.", "steps"),
     "octavo:step_tokens": ("Tokens that went through the model, prompt and generated.", "step_tokens"),
 }
+_QUEUE_REASONS = ("next_step", "no_blocks", "token_budget", "sequence_limit")
 _CONFIG_KEYS = ("block_size", "num_blocks", "kv_dtype", "max_model_len", "enable_prefix_caching")
 
 
@@ -50,6 +55,7 @@ class _EngineCollector(Collector):
         usage = self._stats.get("live_blocks", 0) / total if total else 0.0
         yield self._gauge("vllm:kv_cache_usage_perc", "Share of the blocks that are live, 0 to 1.", usage)
         yield self._cache_config()
+        yield self._queue_reason()
         for name, (text, key) in _COUNTERS.items():
             counter = CounterMetricFamily(name, text, labels=_LABELS)
             counter.add_metric(self._values, float(self._stats.get(key, 0)))
@@ -69,6 +75,17 @@ class _EngineCollector(Collector):
         for histogram in self._metrics.histograms:
             yield self._histogram(histogram)
         yield self._histogram(_iteration_tokens(self._stats))
+
+    def _queue_reason(self) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(
+            "octavo:queue_waits_for",
+            "1 for what held the last admission up; next_step: nothing.",
+            labels=(*_LABELS, "reason"),
+        )
+        reason = self._stats.get("queue_waits_for", _QUEUE_REASONS[0])
+        for known in _QUEUE_REASONS:
+            family.add_metric((*self._values, known), float(known == reason))
+        return family
 
     def _gauge(self, name: str, text: str, value: float) -> GaugeMetricFamily:
         gauge = GaugeMetricFamily(name, text, labels=_LABELS)

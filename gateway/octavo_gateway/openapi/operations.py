@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from octavo_gateway.protocol.cache import CacheSnapshot
 from octavo_gateway.protocol.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionRequest
 from octavo_gateway.protocol.completions import Completion, CompletionRequest
 from octavo_gateway.protocol.models import ModelCard, ModelList
@@ -17,7 +18,7 @@ from octavo_gateway.protocol.tokens import Detokenized, DetokenizeRequest, Token
 ERRORS = {
     400: "The request is malformed, a value is out of range, or the input does not fit the model's window.",
     401: "The API key is missing or wrong.",
-    404: "There is no such model.",
+    404: "There is no such model; or the route is switched off.",
     413: "The body is larger than the server reads.",
     429: "The queue is full; retry after what Retry-After says.",
     500: "The server failed on this request.",
@@ -103,6 +104,14 @@ OPERATIONS = (
     ),
     Operation("get", "/version", "The version.", "server", _NONE_BUT_FAULTS, answer=Version),
     Operation("get", "/metrics", "Prometheus metrics.", "server", _OF_THE_SERVER, media="text/plain"),
+    Operation(
+        "get",
+        "/debug/cache",
+        "What the cache holds, block by block, and why each request waits. With --debug-cache or an admin key only.",
+        "server",
+        (*_OF_THE_SERVER, 404),
+        answer=CacheSnapshot,
+    ),
     Operation("get", "/openapi.json", "This document.", "server", _OF_THE_SERVER),
     Operation("get", "/docs", "This document as a page.", "server", _OF_THE_SERVER, media="text/html"),
 )

@@ -34,6 +34,7 @@ def routes(handlers: Handlers) -> dict[str, dict[str, Handler]]:
         "/ready": {"GET": h.ready},
         "/version": {"GET": h.version},
         "/metrics": {"GET": h.metrics},
+        "/debug/cache": {"GET": h.debug_cache},
         "/openapi.json": {"GET": h.openapi},
         "/docs": {"GET": h.docs},
         "/v1/models": {"GET": h.list_models},
@@ -83,7 +84,7 @@ class Dispatcher:
         methods = self._routes.get(path)
         if methods is None and path.startswith("/v1/models/"):
             methods = self._routes["/v1/models/"]
-        if methods is None:
+        if methods is None or self._keys.hides(call.request):
             raise ApiError(
                 404, f"There is no {quoted(path, 128)} here; GET /docs shows what there is.", code="not_found"
             )

@@ -44,6 +44,16 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
         help="clients must send one of these keys; may be given several times; default $OCTAVO_API_KEY",
     )
     group.add_argument(
+        "--admin-key",
+        action="append",
+        default=None,
+        metavar="KEY",
+        help="this key sees GET /debug/cache too, which `octavo top` shows; may be given several times",
+    )
+    group.add_argument(
+        "--debug-cache", action="store_true", help="whoever may send requests sees GET /debug/cache too"
+    )
+    group.add_argument(
         "--max-queue",
         type=int,
         default=1024,
@@ -163,6 +173,8 @@ def server_settings(flags: argparse.Namespace) -> ServerSettings:
         host=flags.host,
         port=flags.port,
         api_keys=_api_keys(flags.api_key),
+        admin_keys=_admin_keys(flags.admin_key),
+        debug_cache=flags.debug_cache,
         max_body_bytes=flags.max_body_bytes,
         max_concurrent=flags.max_num_seqs + flags.max_queue,
         max_stream_backlog=flags.max_stream_backlog,
@@ -207,6 +219,12 @@ def _api_keys(given: list[str] | None) -> tuple[str, ...]:
     if given is not None and not all(given):
         raise InvalidArgumentError("--api-key must not be empty", param="api_key")
     return tuple(key for key in keys if key)
+
+
+def _admin_keys(given: list[str] | None) -> tuple[str, ...]:
+    if given is not None and not all(given):
+        raise InvalidArgumentError("--admin-key must not be empty", param="admin_key")
+    return tuple(given or ())
 
 
 def _check(flags: argparse.Namespace, name: str, low: float, high: float) -> None:

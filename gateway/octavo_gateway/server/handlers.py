@@ -9,6 +9,7 @@ from aiohttp import web
 
 from octavo_gateway.api import models, sse, tokens
 from octavo_gateway.api.answer import Answer
+from octavo_gateway.api.cache_view import cache_snapshot
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.protocol.chat import ChatCompletionRequest
 from octavo_gateway.protocol.completions import CompletionRequest
@@ -66,6 +67,12 @@ class Handlers:
             context.model_name, context.engine.stats(), context.engine.model.engine_info, self._state.metrics
         )
         return web.Response(body=text, headers={"Content-Type": exposition.CONTENT_TYPE})
+
+    async def debug_cache(self, call: Call) -> web.StreamResponse:
+        service = self._state.engine_service
+        if service is None:
+            raise unavailable("The model is being loaded.")
+        return json_response(msgspec.json.encode(await cache_snapshot(service.context)))
 
     async def openapi(self, call: Call) -> web.StreamResponse:
         return json_response(msgspec.json.encode(self._document()))

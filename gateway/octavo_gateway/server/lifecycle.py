@@ -76,7 +76,7 @@ async def serve(
     """Serve until a signal; the exit status. Errors of `loading` are raised."""
     signals = Signals(asyncio.get_running_loop())
     state = ServerState(settings.max_concurrent, settings.stall_seconds)
-    handlers, keys = Handlers(state, api, settings), ApiKeys(settings.api_keys)
+    handlers, keys = Handlers(state, api, settings), ApiKeys.of(settings)
     server = HttpServer(Dispatcher(state, handlers, keys, RequestLog(settings.log_requests)))
     http = await asyncio.get_running_loop().create_server(server, sock=listener)
     workers = TextWorkers(api.tokenizer_threads)

@@ -104,6 +104,9 @@ class ServedEngine:
     def stats(self) -> dict[str, Any]:
         return self._engine.stats()
 
+    async def snapshot(self) -> dict[str, Any]:
+        return await self._engine.snapshot()
+
     def shutdown(self) -> None:
         self._engine.shutdown()
 

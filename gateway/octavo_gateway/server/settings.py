@@ -10,6 +10,8 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     api_keys: tuple[str, ...] = ()
+    admin_keys: tuple[str, ...] = ()
+    debug_cache: bool = False  # /debug/cache answers whoever may send requests
     max_body_bytes: int = 32 * 1024 * 1024
     max_concurrent: int = 256 + 1024  # accepted and unfinished requests: those that run and those that wait
     max_stream_backlog: int = 1024  # steps that may wait for a slow reader

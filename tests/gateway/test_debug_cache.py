@@ -1,0 +1,147 @@
+"""GET /debug/cache: off unless a flag or a key says otherwise, true to the engine, and without text."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from scripted import Script, ScriptedEngine, spoken
+from serving import HELLO, run, serving
+
+from octavo.async_engine import AsyncEngine
+from octavo.engine_args import EngineArgs
+from octavo.errors import EngineDeadError
+from octavo.loading import load
+from octavo_gateway.protocol.cache import CacheSnapshot
+from octavo_gateway.server.served_engine import ServedEngine
+
+PATH = "/debug/cache"
+SECRET = "my-very-private-words"
+
+
+def bearer(key: str) -> dict[str, Any]:
+    return {"headers": {"Authorization": f"Bearer {key}"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "answers"),
+    [
+        ({}, {None: 404, "admin": 404}),
+        ({"debug_cache": True}, {None: 200}),
+        ({"admin_keys": ("admin",)}, {None: 404, "wrong": 404, "admin": 200}),
+        ({"api_keys": ("user",)}, {None: 401, "user": 404, "admin": 401}),
+        ({"api_keys": ("user",), "debug_cache": True}, {None: 401, "user": 200}),
+        ({"api_keys": ("user",), "admin_keys": ("admin",)}, {None: 401, "user": 404, "admin": 200}),
+    ],
+)
+def test_who_sees_it(settings: dict[str, Any], answers: dict[str | None, int]) -> None:
+    async def scenario() -> None:
+        async with serving(ScriptedEngine(), server=settings) as client:
+            for key, expected in answers.items():
+                status, _, body = await client.get(PATH, **(bearer(key) if key else {}))
+                assert status == expected, (settings, key)
+                if expected == 404:  # as any path that does not exist
+                    unknown = (await client.get("/debug/other", **(bearer(key) if key else {})))[2]
+                    assert body["error"]["code"] == unknown["error"]["code"] == "not_found"
+
+    run(scenario())
+
+
+def test_an_admin_key_opens_nothing_else() -> None:
+    async def scenario() -> None:
+        keys = {"api_keys": ("user",), "admin_keys": ("admin",)}
+        async with serving(ScriptedEngine(), server=keys) as client:
+            assert (await client.get("/metrics", **bearer("admin")))[0] == 401
+            assert (await client.post("/v1/chat/completions", HELLO, **bearer("admin")))[0] == 401
+
+    run(scenario())
+
+
+def test_while_the_model_loads_it_is_503() -> None:
+    async def scenario() -> None:
+        async with serving(None, server={"debug_cache": True}) as client:
+            assert (await client.get(PATH))[0] == 503
+
+    run(scenario())
+
+
+def test_the_answer_has_the_documented_shape_and_no_text() -> None:
+    async def scenario() -> None:
+        slow = ScriptedEngine(Script(steps=spoken("fine"), step_seconds=0.2), max_num_seqs=1)
+        async with serving(slow, server={"debug_cache": True}) as client:
+            tasks = [
+                asyncio.ensure_future(
+                    client.chat(messages=[{"role": "user", "content": SECRET}], user=SECRET)
+                )
+                for _ in range(3)
+            ]
+            await asyncio.sleep(0.1)
+            async with client.session.get(client.base + PATH) as r:
+                raw = await r.read()
+            for task in tasks:
+                task.cancel()
+        snapshot = msgspec.json.decode(raw, type=CacheSnapshot)
+        assert [w.reason for w in snapshot.waiting] == ["sequence_limit", "behind"]
+        assert len(snapshot.running) == 1 and snapshot.sharing_factor == 2.0
+        assert snapshot.prefix_hit_rate == 5 / 9
+        assert SECRET.encode() not in raw
+
+    run(scenario())
+
+
+def test_a_real_engine_says_why_each_request_waits(tiny_folder: Any) -> None:
+    """Two sequences at most and a long prompt for all: one leads, the others wait or share."""
+
+    async def scenario() -> None:
+        arguments = EngineArgs.from_kwargs(
+            {"model": str(tiny_folder), "max_model_len": 512, "max_num_seqs": 2, "threads": 1}
+        )
+        engine = await asyncio.to_thread(lambda: ServedEngine(arguments))
+        try:
+            async with serving(engine, server={"debug_cache": True}) as client:
+                fields = {"max_tokens": 400, "ignore_eos": True}
+                tasks = [
+                    asyncio.ensure_future(
+                        client.chat(messages=[{"role": "user", "content": SECRET * 8}], **fields)
+                    )
+                    for _ in range(4)
+                ]
+                deadline = time.monotonic() + 10
+                while True:
+                    status, _, body = await client.get(PATH)
+                    assert status == 200
+                    if len(body["running"]) == 2 and body["live_blocks"]:
+                        break
+                    assert time.monotonic() < deadline
+                assert [w["reason"] for w in body["waiting"]] == ["sequence_limit", "behind"]
+                assert all(0 < w["waited"] < 10 for w in body["waiting"])
+                blocks = sum(n for _, n in body["groups"][0]["map"])
+                assert (
+                    blocks
+                    == body["total_blocks"]
+                    == sum(body[f"{kind}_blocks"] for kind in ("free", "cached", "live"))
+                )
+                assert body["sharing_factor"] > 1  # both hold the prompt's blocks
+                assert max(holders for holders, _ in body["groups"][0]["map"]) == 2
+                assert body["prefix_tokens_saved"] > 0 and 0 < body["prefix_hit_rate"] < 1
+                for task in tasks:
+                    task.cancel()
+        finally:
+            engine.shutdown()
+
+    run(scenario())
+
+
+def test_a_snapshot_of_an_engine_that_is_gone(tiny_folder: Any) -> None:
+    async def scenario() -> None:
+        arguments = EngineArgs.from_kwargs({"model": str(tiny_folder), "max_model_len": 64, "threads": 1})
+        engine = AsyncEngine(await asyncio.to_thread(load, arguments))
+        assert (await engine.snapshot())["waiting"] == []
+        engine.shutdown()
+        with pytest.raises(EngineDeadError):
+            await engine.snapshot()
+
+    run(scenario())
