@@ -1,1 +1,1 @@
-"""Octavo's benchmarks: a load client for OpenAI-compatible servers, kernel timing, the peers side by side."""
+"""Octavo's benchmarks: load tests of OpenAI-compatible servers, kernel timing, the peers side by side."""

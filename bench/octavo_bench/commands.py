@@ -7,7 +7,9 @@ import argparse
 from octavo.cli.command import Command
 from octavo_bench.kernels import command as kernels
 from octavo_bench.memory import command as memory
+from octavo_bench.mock import command as mock
 from octavo_bench.peers import command as peers
+from octavo_bench.serve import command as serve
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +21,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
             memory,
             "how much of a cache holds tokens, and how many sequences run: pages beside ranges",
         ),
+        ("serve", serve, "load tests of any OpenAI-compatible server"),
+        ("mock", mock, "a server without a model that answers at a set pace, to calibrate a load client"),
         ("peers", peers, "Octavo and other servers on the same workloads, in turn"),
     ):
         sub = benches.add_parser(
@@ -32,4 +36,4 @@ def _run(flags: argparse.Namespace) -> int:
     return int(flags.run_bench(flags))
 
 
-bench = Command("Measure kernels, and Octavo beside its peers.", _configure, _run)
+bench = Command("Measure kernels, servers under load, and Octavo beside its peers.", _configure, _run)

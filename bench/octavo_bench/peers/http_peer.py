@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from octavo_bench.client import Load, Record, Shot, run_load
+from octavo_bench.client import Load, Record, Shot, Target, run_load
 from octavo_bench.peers.base import Started
 from octavo_bench.peers.process import end, free_port, resident_mb, spawn
 
@@ -26,7 +26,7 @@ class HttpPeer:
     model: str
     env: Mapping[str, str] = field(default_factory=dict)
     _process: asyncio.subprocess.Process | None = None
-    _url: str = ""
+    _target: Target = field(init=False)
 
     def missing(self) -> str | None:
         program = self.command[0]
@@ -34,7 +34,7 @@ class HttpPeer:
 
     async def start(self) -> Started:
         port = free_port()
-        self._url = f"http://127.0.0.1:{port}/v1"
+        self._target = Target(f"http://127.0.0.1:{port}", self.model, body={"temperature": 0})
         begin = time.perf_counter()
         self._process = await spawn([part.format(port=port) for part in self.command], self.log, env=self.env)
         await self._first_token(begin)
@@ -46,16 +46,16 @@ class HttpPeer:
         while time.perf_counter() - begin < START_LIMIT:
             if self._process is None or self._process.returncode is not None:
                 raise RuntimeError(f"{self.name} ended while starting, see {self.log}")
-            (record,) = await run_load(self._url, self.model, shot, timeout=START_LIMIT)
+            (record,) = await run_load(self._target, shot)
             if record.ok:
                 return
-            if record.error and record.error.startswith("HTTP 4"):
+            if record.failure and record.failure.startswith("HTTP 4"):
                 raise RuntimeError(f"{self.name} refused a request: {record.error}")
             await asyncio.sleep(0.01)
         raise RuntimeError(f"{self.name} gave no token within {START_LIMIT:.0f} s, see {self.log}")
 
     async def run(self, load: Load) -> list[Record]:
-        return await run_load(self._url, self.model, load)
+        return await run_load(self._target, load)
 
     def resident_mb(self) -> float:
         return resident_mb(self._process.pid) if self._process else 0.0

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import time
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +52,7 @@ class WorkerPeer:
             Record(
                 due=shot.due,
                 dispatched=0.0,
-                first_chunk=r["first"],
-                chunks=r["chunks"],
+                chunks=array("d", r["chunks"]),
                 finished=r["finished"],
                 prompt_tokens=len(shot.prompt),
                 output_tokens=r["tokens"],

@@ -1,0 +1,1 @@
+"""``octavo bench serve``: load tests of any OpenAI-compatible server."""
