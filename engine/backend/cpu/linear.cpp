@@ -84,8 +84,11 @@ class Linear {
     reserve();
     if (static_cast<int64_t>(p_.m) * k_ < kMinParallelRead) {
       for (int row = 0; row < p_.m; ++row) prepare(row, 0);
-    } else {
-      queue_.pool().run(p_.m, [this](int row, int worker) { prepare(row, worker); });
+    } else {  // by blocks of tokens: their groups share cache lines
+      queue_.pool().run(ceil_div(p_.m, kTokenSlots), [this](int block, int worker) {
+        const int end = std::min((block + 1) * kTokenSlots, p_.m);
+        for (int row = block * kTokenSlots; row < end; ++row) prepare(row, worker);
+      });
     }
     multiply();
   }
