@@ -121,11 +121,27 @@ class ChatTemplate:
     def takes_parts(self) -> bool:
         """Whether the template reads content given as a list of parts, found out by trying."""
         probe = [{"role": "user", "content": [{"type": "text", "text": "probe"}]}]
-        try:
-            text = self._render(probe, None, None, {}, add_prompt=False, continue_final=False)
-        except OctavoError:
-            return False
+        text = self._probe(probe, None)
         return "probe" in text and "'type'" not in text and '"type"' not in text
+
+    @cached_property
+    def takes_tools(self) -> bool:
+        """Whether the template describes tools to the model, found out by trying."""
+        tool = {"type": "function", "function": {"name": "probe", "description": "", "parameters": {}}}
+        return "probe" in self._probe([{"role": "user", "content": "-"}], [tool])
+
+    @cached_property
+    def takes_system(self) -> bool:
+        """Whether the template writes a system message, found out by trying."""
+        return "probe" in self._probe(
+            [{"role": "system", "content": "probe"}, {"role": "user", "content": "-"}], None
+        )
+
+    def _probe(self, messages: list[dict[str, Any]], tools: Any) -> str:
+        try:
+            return self._render(messages, tools, None, {}, add_prompt=False, continue_final=False)
+        except OctavoError:
+            return ""
 
     def _prepare(self, messages: Any, continue_final: bool, add_prompt: bool) -> list[dict[str, Any]]:
         if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence) or not messages:

@@ -11,6 +11,7 @@ from typing import Any
 
 from octavo import SamplingParams
 from octavo.errors import InvalidArgumentError, RefusedError
+from octavo.tool_prompt import HERMES, CallForm
 from octavo_gateway.api.engine import ModelInfo
 
 VOCAB = 300
@@ -75,10 +76,13 @@ class ByteTokenizer:
         continue_final_message: bool,
         add_special_tokens: bool,
         template_kwargs: Mapping[str, Any],
+        tools: Sequence[Mapping[str, Any]] = (),
+        call_form: CallForm = HERMES,
     ) -> list[int]:
         if template_kwargs.get("fail"):
             raise InvalidArgumentError("the chat template failed: it was asked to", param="messages")
         text = "".join(f"<{m['role']}>{m.get('content') or ''}" for m in messages)
+        text += f"<tools>{[t['function']['name'] for t in tools]}" if tools else ""
         return self.encode(text + ("<assistant>" if add_generation_prompt else ""), add_special_tokens=False)
 
 

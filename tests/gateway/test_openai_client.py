@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from scripted import Script, ScriptedEngine, spoken
 from serving import MODEL, run, serving
+from transcripts import ADD, TOOLS, TWO, WEATHER, saying
 
 openai = pytest.importorskip("openai")
 
@@ -152,5 +153,26 @@ def test_keep_alive_comments_do_not_disturb_the_client() -> None:
         async with connected(engine, api={"keep_alive_seconds": 0.02}) as sdk:
             stream = await sdk.chat.completions.create(model=MODEL, messages=MESSAGES, stream=True)
             assert "".join([c.choices[0].delta.content or "" async for c in stream]) == TEXT
+
+    run(scenario())
+
+
+def test_the_stream_helper_puts_calls_together() -> None:
+    """Behaviour 71."""
+
+    async def scenario() -> None:
+        async with connected(saying(TWO)) as sdk:
+            asked = {"model": MODEL, "messages": MESSAGES, "tools": TOOLS}
+            whole = await sdk.chat.completions.create(**asked)
+            async with sdk.chat.completions.stream(**asked) as stream:
+                kinds = [event.type async for event in stream]
+                final = await stream.get_final_completion()
+        assert kinds.count("tool_calls.function.arguments.done") == 2
+        assert "tool_calls.function.arguments.delta" in kinds
+        for answer in (whole, final):
+            (choice,) = answer.choices
+            assert choice.finish_reason == "tool_calls" and choice.message.content == "Sure."
+            called = [(c.function.name, c.function.arguments) for c in choice.message.tool_calls]
+            assert called == [WEATHER, ADD]
 
     run(scenario())

@@ -117,16 +117,12 @@ def test_a_value_out_of_range_names_its_field(fields: dict[str, Any], param: str
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"response_format": {"type": "json_schema"}}, "response_format"),
         ({"structured_outputs": {"json": {}}}, "structured_outputs"),
         ({"guided_json": {"type": "object"}}, "guided_json"),
         ({"guided_decoding_backend": "x"}, "guided_decoding_backend"),
         ({"functions": [{"name": "f"}]}, "functions"),
-        ({"reasoning_effort": "high"}, "reasoning_effort"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"audio": {"voice": "x"}}, "audio"),
         ({"use_beam_search": True}, "use_beam_search"),

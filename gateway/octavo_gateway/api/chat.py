@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,12 +15,18 @@ from octavo_gateway.api.context import ApiContext
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.ids import new_id
 from octavo_gateway.api.messages import echoed_text, plain_messages, text_bytes
+from octavo_gateway.api.parsers.answer_parser import ParserSpec
 from octavo_gateway.api.prompt_logprobs import checked_prompt_logprobs
+from octavo_gateway.api.reasoning import effort_variables
 from octavo_gateway.api.sampling import make_params, sampling_values
 from octavo_gateway.api.sse import DONE, error_event
+from octavo_gateway.api.tools import ToolUse, tool_use
 from octavo_gateway.api.whole_choice import WholeChoice
 from octavo_gateway.protocol.chat import ChatCompletion, ChatCompletionRequest
-from octavo_gateway.protocol.errors import ApiError, invalid
+from octavo_gateway.protocol.common import Usage
+from octavo_gateway.protocol.errors import ApiError, invalid, unsupported
+
+_TAIL = 16  # tokens at a prompt's end that are looked at for a tag
 
 
 class ChatAnswer:
@@ -44,16 +51,20 @@ class ChatAnswer:
         """Server-sent events up to and with [DONE]; a fault becomes an event too."""
         context = self._context
         chunks = ChatChunks(self._id, self._created, context.model_name, context.fingerprint, self._form)
+
+        def usage() -> Usage:
+            self._generation.reasoning_tokens = chunks.reasoning_tokens
+            return self._generation.usage
+
         try:
             async for deltas in self._generation.batches():
-                usage = self._generation.usage if self._form.running_usage else None
-                events = chunks.encode(deltas, usage)
+                events = chunks.encode(deltas, usage if self._form.running_usage else None)
                 if events:
                     yield events
         except ApiError as e:
             yield error_event(e)
             return
-        last = chunks.usage(self._generation.usage) if self._form.include_usage else b""
+        last = chunks.usage(usage()) if self._form.include_usage else b""
         yield last + DONE
 
     async def whole(self) -> bytes:
@@ -65,6 +76,8 @@ class ChatAnswer:
             scores = form.prompt_logprobs(deltas) if scores is None else scores
             for delta in deltas:
                 choices[delta.choice].add(delta)
+        if form.counts_reasoning:
+            self._generation.reasoning_tokens = sum(choice.reasoning_tokens for choice in choices)
         return msgspec.json.encode(
             ChatCompletion(
                 id=self._id,
@@ -101,8 +114,16 @@ class ChatService:
         values["prompt_logprobs"] = checked_prompt_logprobs(
             request.prompt_logprobs, context.settings.max_logprobs
         )
+        tools = tool_use(request)
+        if tools.required:
+            raise unsupported("tool_choice", "only 'auto' and 'none' are supported.")
+        reasoning = context.reasoning_format
+        parser = ParserSpec(context.tool_format if tools.callable else None, reasoning, tools.names)
+        if parser.control:
+            values["skip_special_tokens"] = False
         params = make_params(values, renamed)
-        ids = await self._encode(request)
+        ids = await self._encode(request, tools)
+        parser = replace(parser, opened=self._ends_in_thought(ids))
         context.check_budget(len(ids), _asked_tokens(request), renamed["max_tokens"])
         generation = context.submit(
             ids, params, request, arrival=arrival, prompt_param="messages", renamed=renamed
@@ -115,11 +136,13 @@ class ChatService:
             token_ids=bool(request.return_token_ids),
             include_usage=request.include_usage,
             running_usage=request.running_usage,
+            parser=parser if parser.tools or parser.reasoning else None,
+            include_reasoning=request.include_reasoning is not False,
             echo=echoed_text(request.messages) if request.echo else "",
         )
         return ChatAnswer(context, generation, form)
 
-    async def encode(self, request: ChatCompletionRequest) -> list[int]:
+    async def encode(self, request: ChatCompletionRequest, tools: ToolUse) -> list[int]:
         """The prompt's ids, without a limit on their number."""
         if not request.messages:
             raise invalid("messages", "messages must not be empty.")
@@ -136,8 +159,16 @@ class ChatService:
             raise invalid(
                 "continue_final_message", "continue_final_message needs an assistant message at the end."
             )
-        tokenizer = self._context.engine.tokenizer
-        length = self._context.length
+        context = self._context
+        tokenizer, length = context.engine.tokenizer, context.length
+        variables = {
+            **effort_variables(
+                request.reasoning_effort,
+                context.engine.model.chat_template,
+                context.reasoning_format is not None,
+            ),
+            **(request.chat_template_kwargs or {}),
+        }
 
         def work() -> list[int]:
             if whole:
@@ -147,13 +178,23 @@ class ChatService:
                 add_generation_prompt=request.add_generation_prompt is not False and not goes_on,
                 continue_final_message=goes_on,
                 add_special_tokens=bool(request.add_special_tokens),
-                template_kwargs=request.chat_template_kwargs or {},
+                template_kwargs=variables,
+                tools=tools.described,
+                call_form=context.tool_format.form,
             )
 
         return await self._context.workers.run(work)
 
-    async def _encode(self, request: ChatCompletionRequest) -> list[int]:
-        return self._context.shorten_prompt(await self.encode(request), request, "messages")
+    async def _encode(self, request: ChatCompletionRequest, tools: ToolUse) -> list[int]:
+        return self._context.shorten_prompt(await self.encode(request, tools), request, "messages")
+
+    def _ends_in_thought(self, ids: Sequence[int]) -> bool:
+        """Whether the template, or a message that is continued, has opened the thought already."""
+        reasoning = self._context.reasoning_format
+        if reasoning is None:
+            return False
+        end = self._context.engine.tokenizer.decode(ids[-_TAIL:])
+        return end.rstrip().endswith(reasoning.opening)
 
 
 def _asked_tokens(request: ChatCompletionRequest) -> int | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from octavo_gateway.api.engine import Delta, Tokenizer
 from octavo_gateway.api.logprobs import chat_logprobs
+from octavo_gateway.api.parsers.answer_parser import AnswerParser, ParserSpec
+from octavo_gateway.api.parsers.events import Event, Reasoning, joined
 from octavo_gateway.api.prompt_logprobs import positions_of, prompt_logprobs
 from octavo_gateway.protocol.chat import ChatLogprob
 from octavo_gateway.protocol.common import PromptLogprobs
@@ -21,7 +23,21 @@ class ChatForm:
     token_ids: bool = False
     include_usage: bool = False
     running_usage: bool = False  # in every chunk
+    parser: ParserSpec | None = None  # None: an answer is all text
+    include_reasoning: bool = True
     echo: str = ""  # put before the text of each choice
+
+    @property
+    def counts_reasoning(self) -> bool:
+        return self.parser is not None and self.parser.reasoning is not None
+
+    def new_parser(self) -> AnswerParser | None:
+        """What reads one choice; None: it is all text."""
+        return None if self.parser is None else AnswerParser(self.parser)
+
+    def shown(self, events: Iterable[Event]) -> list[Event]:
+        """`events` without what the client does not want to see; neighbours are put together."""
+        return joined(e for e in events if self.include_reasoning or not isinstance(e, Reasoning))
 
     def logprobs(self, delta: Delta) -> list[ChatLogprob]:
         """The entries of the tokens that `delta` carries, where they were asked for."""

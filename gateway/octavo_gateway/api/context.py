@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from octavo_gateway.api.engine import Engine
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.metrics import Metrics, RequestObserver
+from octavo_gateway.api.parsers.formats import reasoning_format, tool_format
 from octavo_gateway.api.sampling import (
     cache_namespace,
     check_default_sampling,
@@ -50,6 +51,8 @@ class ApiContext:
         self.length = PromptLength(
             engine.model.max_model_len, engine.tokenizer.longest_token_bytes, settings.length_shortcut
         )
+        self.tool_format = tool_format(settings.tool_parser, engine.model.chat_template)
+        self.reasoning_format = reasoning_format(settings.reasoning_parser, engine.model.chat_template)
         self.created = int(time.time())
         self.fingerprint = _fingerprint(engine)
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from octavo.tool_prompt import HERMES, CallForm
+
 if TYPE_CHECKING:
     from octavo import SamplingParams
 
@@ -81,8 +83,13 @@ class Tokenizer(Protocol):
         continue_final_message: bool,
         add_special_tokens: bool,
         template_kwargs: Mapping[str, Any],
+        tools: Sequence[Mapping[str, Any]] = (),
+        call_form: CallForm = HERMES,
     ) -> list[int]:
-        """The ids of a conversation as the model's template renders it."""
+        """The ids of a conversation as the model's template renders it.
+
+        A template that knows no tools gets them as text, with calls in `call_form`.
+        """
         ...
 
 
@@ -95,6 +102,7 @@ class ModelInfo:
     # The model's own sampling defaults, as SamplingParams names them.
     generation_config: Mapping[str, Any] = field(default_factory=dict)
     engine_info: Mapping[str, Any] = field(default_factory=dict)
+    chat_template: str = ""  # its source; tells how the model writes calls and thoughts
     summary: str = ""  # what is loaded and what it runs on, for the operator
 
 

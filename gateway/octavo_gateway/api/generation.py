@@ -24,6 +24,7 @@ class Generation:
         self._prompt_tokens = prompt_tokens
         self._completion_tokens = 0
         self._cached_tokens = 0
+        self.reasoning_tokens: int | None = None  # counted by whoever reads the text; None: not at all
         self.finishes: list[str] = []  # how its choices have ended, in that order
 
     async def batches(self) -> AsyncIterator[Sequence[Delta]]:
@@ -76,7 +77,9 @@ class Generation:
     @property
     def usage(self) -> Usage:
         """Complete once the last choice has finished."""
-        return usage_of(self._prompt_tokens, self._completion_tokens, self._cached_tokens)
+        return usage_of(
+            self._prompt_tokens, self._completion_tokens, self._cached_tokens, self.reasoning_tokens
+        )
 
     def cancel(self) -> None:
         """End the request early; what it has made so far still comes, with finish "abort"."""

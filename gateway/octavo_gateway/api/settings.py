@@ -20,5 +20,7 @@ class ApiSettings:
     max_nesting_depth: int = 64
     max_prompts: int = 128  # prompts in one /v1/completions request
     length_shortcut: bool = True  # refuse what cannot fit without tokenizing it
+    tool_parser: str = "auto"  # a name of api.parsers.formats
+    reasoning_parser: str = "auto"
     keep_alive_seconds: float = 15.0  # 0: no keep-alive comments
     tokenizer_threads: int = 2

@@ -6,6 +6,7 @@ from octavo_gateway.api.chat import ChatService
 from octavo_gateway.api.context import ApiContext
 from octavo_gateway.api.logprobs import token_text
 from octavo_gateway.api.prompts import check_vocabulary
+from octavo_gateway.api.tools import tool_use
 from octavo_gateway.protocol.chat import ChatCompletionRequest
 from octavo_gateway.protocol.errors import invalid
 from octavo_gateway.protocol.tokens import Detokenized, DetokenizeRequest, Tokenized, TokenizeRequest
@@ -17,15 +18,16 @@ async def tokenize(context: ApiContext, chat: ChatService, request: TokenizeRequ
     if (request.prompt is None) == (request.messages is None):
         raise invalid("prompt", "exactly one of prompt and messages is needed.")
     if request.messages is not None:
-        ids = await chat.encode(
-            ChatCompletionRequest(
-                messages=request.messages,
-                add_generation_prompt=request.add_generation_prompt,
-                continue_final_message=request.continue_final_message,
-                add_special_tokens=request.add_special_tokens,
-                chat_template_kwargs=request.chat_template_kwargs,
-            )
+        conversation = ChatCompletionRequest(
+            messages=request.messages,
+            add_generation_prompt=request.add_generation_prompt,
+            continue_final_message=request.continue_final_message,
+            add_special_tokens=request.add_special_tokens,
+            chat_template_kwargs=request.chat_template_kwargs,
+            reasoning_effort=request.reasoning_effort,
+            tools=request.tools,
         )
+        ids = await chat.encode(conversation, tool_use(conversation))
     else:
         text, special = request.prompt or "", request.add_special_tokens is not False
         tokenizer = context.engine.tokenizer

@@ -9,6 +9,7 @@ import msgspec
 from octavo_gateway.protocol import fields
 from octavo_gateway.protocol.common import GenerationFields, PromptLogprobs, Usage
 from octavo_gateway.protocol.errors import unsupported
+from octavo_gateway.protocol.tools import AllowedTools, CallDelta, CalledTool, NamedTool, Tool
 
 
 class ContentPart(msgspec.Struct, kw_only=True):
@@ -49,23 +50,17 @@ class ChatCompletionRequest(GenerationFields, kw_only=True):
     chat_template: fields.NoTemplate = None
     chat_template_kwargs: dict[str, Any] | None = None
     documents: fields.Nothing = None
-    tools: fields.NoTools | None = None
-    tool_choice: fields.NoToolChoice = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | AllowedTools | None = None
     parallel_tool_calls: bool | None = None
-    reasoning_effort: fields.NoReasoning | None = None
+    reasoning_effort: fields.ReasoningEffort | None = None
+    include_reasoning: bool | None = None
     modalities: fields.Modalities | None = None
     audio: fields.Nothing = None
     web_search_options: fields.Nothing = None
 
     def check_supported(self) -> None:
         super().check_supported()
-        if self.tools:
-            raise unsupported("tools", "tool calls are not supported by this server.")
-        # Without tools "auto" can only mean a plain answer.
-        if self.tool_choice not in (None, "none", "auto"):
-            raise unsupported("tool_choice", "tool calls are not supported by this server.")
-        if self.reasoning_effort not in (None, "none"):
-            raise unsupported("reasoning_effort", "this model does not reason.")
         if self.modalities is not None and any(m != "text" for m in self.modalities):
             raise unsupported("modalities", "only 'text' is supported.")
         for name in ("audio", "web_search_options", "documents"):
@@ -99,6 +94,9 @@ class AssistantMessage(msgspec.Struct, kw_only=True):
     role: str = "assistant"
     content: str | None
     refusal: str | None = None
+    reasoning: str | msgspec.UnsetType = msgspec.UNSET
+    reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
+    tool_calls: list[CalledTool] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatChoice(msgspec.Struct, kw_only=True):
@@ -113,6 +111,9 @@ class ChatChoice(msgspec.Struct, kw_only=True):
 class ChatDelta(msgspec.Struct, kw_only=True):
     role: str | msgspec.UnsetType = msgspec.UNSET
     content: str | msgspec.UnsetType = msgspec.UNSET
+    reasoning: str | msgspec.UnsetType = msgspec.UNSET
+    reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
+    tool_calls: list[CallDelta] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatChunkChoice(msgspec.Struct, kw_only=True):

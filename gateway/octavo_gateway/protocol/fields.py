@@ -106,11 +106,14 @@ CacheSalt = Annotated[
 Logprobs = Annotated[int, Meta(description="How many alternatives per token.", extra_json_schema=_range(0))]
 Choices = Annotated[int, Meta(description="Choices per prompt.", extra_json_schema=_range(1))]
 
-NoTools = Annotated[
-    list[Any], Meta(description="Tool calls are not possible here.", extra_json_schema={"maxItems": 0})
+FunctionName = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_.:/-]{1,128}$"})]
+ReasoningEffort = Annotated[
+    str,
+    Meta(
+        description="How much to think before the answer; for models that reason.",
+        extra_json_schema={"enum": ["none", "minimal", "low", "medium", "high", "xhigh"]},
+    ),
 ]
-NoToolChoice = Annotated[Any, _only(None, "none", "auto")]
-NoReasoning = Annotated[str, _only("none")]
 Nothing = Annotated[Any, _only(None, [])]
 NoTemplate = Annotated[str | None, _only(None)]
 NoSuffix = Annotated[str, _only("")]

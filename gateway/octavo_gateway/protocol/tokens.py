@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from octavo_gateway.protocol import fields
 from octavo_gateway.protocol.chat import ChatMessage
+from octavo_gateway.protocol.tools import Tool
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):
@@ -17,6 +19,8 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    tools: list[Tool] | None = None
+    reasoning_effort: fields.ReasoningEffort | None = None
     return_token_strs: bool | None = None
 
 

@@ -13,6 +13,12 @@ from octavo.cli.model_flags import add_model_flags
 from octavo.cli.vllm_flags import add_vllm_flags
 from octavo.errors import InvalidArgumentError
 from octavo.models.hub import DEFAULT_MODEL
+from octavo_gateway.api.parsers.formats import (
+    REASONING_ALIASES,
+    REASONING_FORMATS,
+    TOOL_ALIASES,
+    TOOL_FORMATS,
+)
 from octavo_gateway.api.sampling import check_default_sampling
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.protocol.errors import ApiError
@@ -127,6 +133,18 @@ def _add_api_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--max-prompts", type=int, default=128, help="most prompts in one completion request")
     group.add_argument("--max-nesting-depth", type=int, default=64, help="deepest JSON that is read")
     group.add_argument(
+        "--tool-call-parser",
+        choices=("auto", *TOOL_FORMATS, *TOOL_ALIASES),
+        default="auto",
+        help="how the model writes tool calls; auto: as its chat template does, hermes where that knows no tools",
+    )
+    group.add_argument(
+        "--reasoning-parser",
+        choices=("auto", "none", *REASONING_FORMATS, *REASONING_ALIASES),
+        default="auto",
+        help="how the model writes thoughts; auto: as its chat template does",
+    )
+    group.add_argument(
         "--keep-alive-interval",
         type=float,
         default=15.0,
@@ -204,6 +222,8 @@ def api_settings(flags: argparse.Namespace) -> ApiSettings:
         max_choices=flags.max_choices,
         max_nesting_depth=flags.max_nesting_depth,
         max_prompts=flags.max_prompts,
+        tool_parser=flags.tool_call_parser,
+        reasoning_parser=flags.reasoning_parser,
         keep_alive_seconds=flags.keep_alive_interval,
         length_shortcut=not flags.no_length_shortcut,
         tokenizer_threads=flags.tokenizer_threads,

@@ -10,6 +10,7 @@ from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
 from octavo.loading import LoadedModel, load
 from octavo.tokenizer import Tokenizer
+from octavo.tool_prompt import HERMES, CallForm, with_tools_in_text
 from octavo_gateway.api.engine import ModelInfo
 
 if TYPE_CHECKING:
@@ -52,15 +53,22 @@ class ServedTokenizer:
         continue_final_message: bool,
         add_special_tokens: bool,
         template_kwargs: Mapping[str, Any],
+        tools: Sequence[Mapping[str, Any]] = (),
+        call_form: CallForm = HERMES,
     ) -> list[int]:
         if self._template is None:
             raise InvalidArgumentError(
                 "this model has no chat template: use /v1/completions, or start the server with --chat-template",
                 param="messages",
             )
+        template = self._template
+        if not template.takes_tools and (tools or _has_tools(messages)):
+            messages = with_tools_in_text(messages, tools, call_form, has_system=template.takes_system)
+            tools = ()
         try:
-            return self._template.encode(
+            return template.encode(
                 messages,
+                tools=tools or None,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
                 add_special_tokens=add_special_tokens,
@@ -68,6 +76,10 @@ class ServedTokenizer:
             )
         except TypeError as e:
             raise InvalidArgumentError(f"chat_template_kwargs: {e}", param="chat_template_kwargs") from None
+
+
+def _has_tools(messages: Sequence[Mapping[str, Any]]) -> bool:
+    return any(message["role"] == "tool" or message.get("tool_calls") for message in messages)
 
 
 class ServedEngine:
@@ -84,6 +96,7 @@ class ServedEngine:
             root=loaded.name,
             max_model_len=loaded.max_model_len,
             generation_config=loaded.generation_config,
+            chat_template="" if template is None else template.source,
             summary=_summary(loaded),
             engine_info={**loaded.engine.info(), "enable_prefix_caching": args.enable_prefix_caching},
         )

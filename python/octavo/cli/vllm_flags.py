@@ -29,6 +29,7 @@ _SWITCHES = (
     ("disable_log_stats", "statistics are at /metrics"),
     ("disable_custom_all_reduce", "there is one device"),
     ("async_scheduling", "always so"),
+    ("enable_auto_tool_choice", "always so"),
 )
 
 

@@ -1,0 +1,233 @@
+"""Tool calls and thoughts over HTTP: whole and streamed alike, in the shapes that clients read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from serving import Client, run, serving
+from transcripts import ADD, THOUGHT, TOOLS, TRANSCRIPTS, TWO, WEATHER, saying
+
+
+def message_of(chunks: Sequence[dict[str, Any]], index: int = 0) -> dict[str, Any]:
+    """The streamed message put together, each delta of a call checked for its shape."""
+    message: dict[str, Any] = {"content": "", "reasoning": "", "tool_calls": []}
+    finishes = []
+    for choice in (c for chunk in chunks for c in chunk["choices"] if c["index"] == index):
+        delta = choice["delta"]
+        assert set(delta) <= {"role", "content", "reasoning", "reasoning_content", "tool_calls"}
+        message["content"] += delta.get("content", "")
+        message["reasoning"] += delta.get("reasoning", "")
+        assert delta.get("reasoning") == delta.get("reasoning_content")
+        for call in delta.get("tool_calls", ()):
+            calls = message["tool_calls"]
+            if call["index"] == len(calls):
+                assert set(call) == {"index", "id", "type", "function"} and call["type"] == "function"
+                assert call["function"]["name"] and call["function"]["arguments"] == ""
+                calls.append({"id": call["id"], "type": "function", "function": dict(call["function"])})
+            else:
+                assert set(call) == {"index", "function"} and set(call["function"]) == {"arguments"}
+                assert call["index"] == len(calls) - 1 and call["function"]["arguments"]
+                calls[-1]["function"]["arguments"] += call["function"]["arguments"]
+        if choice["finish_reason"] is not None:
+            finishes.append(choice["finish_reason"])
+    assert len(finishes) == 1
+    return {**message, "finish_reason": finishes[0]}
+
+
+def calls_of(message: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(c["function"]["name"], c["function"]["arguments"]) for c in message.get("tool_calls") or ()]
+
+
+async def both(client: Client, **fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A request answered as a whole (its body) and streamed (the message)."""
+    status, _, body = await client.chat(**fields)
+    assert status == 200, body
+    return body, message_of(await client.chunks(**fields))
+
+
+def test_calls_have_the_official_shape_whole_and_streamed() -> None:
+    """Behaviours 71 and 72."""
+
+    async def scenario() -> None:
+        async with serving(saying(TWO)) as client:
+            body, streamed = await both(client, tools=TOOLS, stream_options={"include_usage": True})
+        (choice,) = body["choices"]
+        assert choice["finish_reason"] == streamed["finish_reason"] == "tool_calls"
+        assert choice["message"]["content"] == streamed["content"] == "Sure."
+        assert calls_of(choice["message"]) == calls_of(streamed) == [WEATHER, ADD]
+        ids = [c["id"] for m in (choice["message"], streamed) for c in m["tool_calls"]]
+        assert len(set(ids)) == 4 and all(id.startswith("call") for id in ids)
+        assert "reasoning" not in choice["message"] and "completion_tokens_details" not in body["usage"]
+
+    run(scenario())
+
+
+def test_calls_do_not_depend_on_how_steps_cut_the_text() -> None:
+    """Behaviour 73: every two-way split, as the server streams it."""
+
+    async def scenario() -> None:
+        for cut in range(1, len(TWO), 3):
+            async with serving(saying(TWO, cut=cut)) as client:
+                streamed = message_of(await client.chunks(tools=TOOLS))
+            assert calls_of(streamed) == [WEATHER, ADD] and streamed["content"] == "Sure."
+
+    run(scenario())
+
+
+def test_an_answer_without_words_has_null_content() -> None:
+    async def scenario() -> None:
+        async with serving(saying(TRANSCRIPTS["hermes"].text)) as client:
+            body, streamed = await both(client, tools=TOOLS)
+        assert body["choices"][0]["message"]["content"] is None and streamed["content"] == ""
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("fields", [{}, {"tools": []}, {"tools": TOOLS, "tool_choice": "none"}])
+def test_without_tools_to_call_everything_is_text(fields: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        engine = saying(TWO)
+        async with serving(engine) as client:
+            body, streamed = await both(client, **fields)
+        assert body["choices"][0]["message"]["content"] == streamed["content"] == TWO
+        assert streamed["finish_reason"] == "stop" and b"<tools>" not in bytes(engine.submitted[0].prompt)
+
+    run(scenario())
+
+
+def test_a_call_that_is_cut_ends_by_length() -> None:
+    async def scenario() -> None:
+        async with serving(saying(TWO)) as client:
+            body, streamed = await both(client, tools=TOOLS, max_tokens=70)
+        assert body["choices"][0]["finish_reason"] == streamed["finish_reason"] == "length"
+        ((name, arguments),) = calls_of(streamed)
+        assert (name, arguments) == calls_of(body["choices"][0]["message"])[0]
+        assert WEATHER[1].startswith(arguments) and arguments != WEATHER[1]
+
+    run(scenario())
+
+
+def test_several_choices_are_read_apart() -> None:
+    async def scenario() -> None:
+        async with serving(saying(TWO)) as client:
+            chunks = await client.chunks(tools=TOOLS, n=2)
+        for index in (0, 1):
+            assert calls_of(message_of(chunks, index)) == [WEATHER, ADD]
+
+    run(scenario())
+
+
+def test_thoughts_are_kept_apart() -> None:
+    async def scenario() -> None:
+        async with serving(saying(THOUGHT, "<think><tool_call>")) as client:
+            fields = {"tools": TOOLS, "reasoning_effort": "high"}
+            body, streamed = await both(client, **fields)
+            hidden, hidden_stream = await both(client, **fields, include_reasoning=False)
+            *_, last = await client.chunks(**fields, stream_options={"include_usage": True})
+        message = body["choices"][0]["message"]
+        want = TRANSCRIPTS["think"].found
+        assert message["reasoning"] == message["reasoning_content"] == streamed["reasoning"] == want.reasoning
+        assert message["content"] == streamed["content"] == want.content
+        assert calls_of(message) == calls_of(streamed) == want.calls
+        assert "reasoning" not in hidden["choices"][0]["message"] and hidden_stream["reasoning"] == ""
+        assert hidden["usage"] == body["usage"] == last["usage"]
+        tokens = body["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        assert 0 < len(want.reasoning) <= tokens < body["usage"]["completion_tokens"]
+
+    run(scenario())
+
+
+def test_a_thought_that_the_prompt_opened() -> None:
+    async def scenario() -> None:
+        said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "<think>\n"}]
+        async with serving(saying("Hm.</think>\n\nYes.", "<think>")) as client:
+            body, streamed = await both(client, messages=said, continue_final_message=True)
+        message = body["choices"][0]["message"]
+        # The scripted template puts nothing behind the last message here.
+        assert (message["reasoning"], message["content"]) == ("Hm.", "Yes.")
+        assert (streamed["reasoning"], streamed["content"]) == ("Hm.", "Yes.")
+
+    run(scenario())
+
+
+def test_logprobs_and_ids_cover_calls_and_thoughts() -> None:
+    async def scenario() -> None:
+        async with serving(saying(THOUGHT, "<think><tool_call>")) as client:
+            fields = {"tools": TOOLS, "logprobs": True, "return_token_ids": True}
+            _, _, body = await client.chat(**fields)
+            chunks = await client.chunks(**fields)
+        choice = body["choices"][0]
+        assert len(choice["token_ids"]) == len(choice["logprobs"]["content"]) == len(THOUGHT.encode())
+        parts = [c["choices"][0] for c in chunks]
+        assert [t for p in parts for t in p.get("token_ids", ())] == choice["token_ids"]
+        told = [e for p in parts if p["logprobs"] for e in p["logprobs"]["content"]]
+        assert told == choice["logprobs"]["content"]
+
+    run(scenario())
+
+
+def test_control_tokens_are_shown_to_formats_that_are_made_of_them() -> None:
+    async def scenario() -> None:
+        text = TRANSCRIPTS["mistral named"].text
+        engine = saying(text, "[TOOL_CALLS]")
+        async with serving(engine) as client:
+            body, _ = await both(client, tools=TOOLS)
+            await client.chat()
+        calls = body["choices"][0]["message"]["tool_calls"]
+        assert len(calls) == 3 and all(len(c["id"]) == 9 and c["id"].isalnum() for c in calls)
+        assert [s.params.skip_special_tokens for s in engine.submitted] == [False, False, True]
+
+    run(scenario())
+
+
+def test_the_flags_choose_the_format() -> None:
+    async def scenario() -> None:
+        text = TRANSCRIPTS["mistral"].text
+        settings = {"tool_parser": "mistral", "reasoning_parser": "none"}
+        async with serving(saying("<think>" + text, "<tool_call><think>"), api=settings) as client:
+            body, _ = await both(client, tools=TOOLS)
+        assert body["choices"][0]["message"]["content"] == "<think>"
+        assert len(calls_of(body["choices"][0]["message"])) == 2
+
+    run(scenario())
+
+
+def _function(**fields: Any) -> dict[str, Any]:
+    return {"type": "function", "function": fields}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [_function(name="a b")]}, "tools[0].function.name"),
+        ({"tools": [*TOOLS, _function(name="add")]}, "tools[3].function.name"),
+        ({"tools": [_function()]}, "tools[0].function.name"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [_function(name="a")] * 1025}, "tools"),
+        ({"tools": [_function(name="a", parameters=[])]}, "tools[0].function.parameters"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": "some"}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": _function(name="sub")}, "tool_choice"),
+        ({"tool_choice": _function(name="add")}, "tool_choice"),
+        (
+            {
+                "tools": TOOLS,
+                "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}},
+            },
+            "tool_choice",
+        ),
+        ({"reasoning_effort": "very"}, "reasoning_effort"),
+        ({"reasoning_effort": "high"}, "reasoning_effort"),
+    ],
+)
+def test_refusals(fields: dict[str, Any], param: str) -> None:
+    async def scenario() -> None:
+        async with serving(saying("x")) as client:
+            status, _, body = await client.chat(**fields)
+        assert status == 400, body
+        assert body["error"]["param"] == param and len(json.dumps(body)) < 1024
+
+    run(scenario())
