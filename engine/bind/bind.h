@@ -10,6 +10,7 @@ void bind_errors(nb::module_& m);
 void bind_model(nb::module_& m);
 void bind_text(nb::module_& m);
 void bind_pieces(nb::module_& m);
+void bind_grammar(nb::module_& m);
 void bind_sample(nb::module_& m);
 void bind_cpu_ops(nb::module_& m);
 void bind_linear(nb::module_& m);

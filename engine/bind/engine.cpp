@@ -43,6 +43,7 @@ nb::dict stats_dict(const LoopStats& s) {
   d["step_sizes"] = std::vector<int64_t>(s.step_sizes.begin(), s.step_sizes.end());
   d["prompt_tokens"] = s.prompt_tokens;
   d["generation_tokens"] = s.generation_tokens;
+  d["forced_tokens"] = s.forced_tokens;
   d["failed_steps"] = s.failed_steps;
   d["non_finite_rows"] = s.non_finite_rows;
   d["last_step"] = s.last_step;
@@ -125,11 +126,13 @@ void inject_fault(Engine& engine, const std::string& kind, int32_t token, int32_
     fault.kind = Fault::Kind::kOutOfMemory;
   } else if (kind == "non_finite") {
     fault.kind = Fault::Kind::kNonFinite;
+  } else if (kind == "grammar") {
+    fault.kind = Fault::Kind::kGrammar;
   } else if (kind == "hold") {
     fault.kind = Fault::Kind::kHold;
   } else if (kind != "throw") {
     throw Error(ErrorCode::kInvalidArgument, "kind",
-                cat("kind must be throw, out_of_memory, non_finite or hold, got '", kind, "'"));
+                cat("kind must be throw, out_of_memory, non_finite, grammar or hold, got '", kind, "'"));
   }
   nb::gil_scoped_release release;
   engine.inject_fault(fault);

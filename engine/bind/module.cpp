@@ -6,6 +6,7 @@ NB_MODULE(_engine, m) {
   octavo::bind_model(m);
   octavo::bind_text(m);
   octavo::bind_pieces(m);
+  octavo::bind_grammar(m);
   octavo::bind_sample(m);
   octavo::bind_cpu_ops(m);
   octavo::bind_linear(m);

@@ -2,6 +2,7 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -221,7 +222,11 @@ void bind_sample(nb::module_& m) {
               FIELD(logprobs) FIELD(prompt_logprobs) FIELD(logit_bias) FIELD(allowed_token_ids) FIELD(bad_words)
                   FIELD(stop_token_ids) FIELD(stop) FIELD(include_stop_str_in_output) FIELD(skip_special_tokens)
                       FIELD(detokenize) FIELD(n) FIELD(best_of) FIELD(beam_width) FIELD(length_penalty)
-                          FIELD(early_stopping);
+                          FIELD(early_stopping)
+      .def_prop_rw(
+          "grammar", [](const SamplingParams& p) { return std::const_pointer_cast<Grammar>(p.grammar); },
+          [](SamplingParams& p, std::shared_ptr<Grammar> grammar) { p.grammar = std::move(grammar); },
+          nb::arg("grammar").none());
 #undef FIELD
 
   m.def(

@@ -1,10 +1,12 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <chrono>
+#include <variant>
 
 #include "bind.h"
 #include "sched/scheduler.h"
@@ -14,7 +16,7 @@ namespace octavo {
 
 namespace {
 
-using OutcomeTuple = std::tuple<SeqId, SeqId, int32_t, bool>;
+using OutcomeTuple = std::tuple<SeqId, SeqId, std::variant<int32_t, std::vector<int32_t>>, bool>;
 using CacheGroupTuple = std::tuple<int, int>;
 
 SchedulerConfig make_config(const std::vector<CacheGroupTuple>& groups, int block_size, int max_tokens_per_step,
@@ -98,8 +100,12 @@ nb::object plan_to_python(const StepPlan* plan) {
 void commit(Scheduler& scheduler, StepId step, const std::vector<OutcomeTuple>& outcomes,
             const std::vector<SeqId>& faults) {
   StepOutcome outcome;
-  for (const auto& [parent, child, token, finished] : outcomes) {
-    outcome.outcomes.push_back({parent, child, token, finished});
+  for (const auto& [parent, child, given, finished] : outcomes) {
+    const auto* list = std::get_if<std::vector<int32_t>>(&given);
+    const std::vector<int32_t> tokens = list ? *list : std::vector<int32_t>{std::get<int32_t>(given)};
+    outcome.outcomes.push_back({parent, child, tokens.at(0), finished, static_cast<int32_t>(outcome.forced.size()),
+                                static_cast<int32_t>(tokens.size()) - 1});
+    outcome.forced.insert(outcome.forced.end(), tokens.begin() + 1, tokens.end());
   }
   for (const SeqId seq : faults) outcome.faults.push_back({seq});
   scheduler.commit(step, outcome);

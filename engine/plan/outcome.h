@@ -14,7 +14,10 @@ struct Outcome {
   SeqId parent = 0;
   SeqId child = 0;
   int32_t token = -1;
-  bool finished = false;  // the token is final (end token, stop, length): the child's blocks are released
+  bool finished = false;  // the last token is final (end token, stop, length): the child's blocks are released
+  // Tokens behind `token` that need no sampling: [forced_first, + num_forced) of StepOutcome::forced.
+  int32_t forced_first = 0;
+  int32_t num_forced = 0;
 };
 
 // A request whose step failed on its own (non-finite logits, an injected fault): it ends, the others go on.
@@ -25,6 +28,7 @@ struct RowFault {
 struct StepOutcome {
   std::vector<Outcome> outcomes;
   std::vector<RowFault> faults;
+  std::vector<int32_t> forced;
 };
 
 }  // namespace octavo

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "plan/step_plan.h"
@@ -13,6 +14,7 @@ namespace octavo {
 
 struct SampleOutput {
   SampleStatus status = SampleStatus::kOk;
+  std::string why;                       // with kGrammar
   int32_t token = -1;                    // with kOk
   PositionLogprobs logprobs;             // filled when the sequence's params ask for logprobs or rank by them
   std::vector<TokenLogprob> candidates;  // of a beam: the likeliest tokens, best first; then no token is drawn
@@ -41,7 +43,11 @@ class Executor {
   virtual void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> history,
                             size_t num_output, uint32_t choice) = 0;
   virtual void fork_sequence(SeqId parent, SeqId child, uint32_t choice) = 0;
-  virtual void accept(SeqId seq, int32_t token) = 0;  // the token is now part of the sequence
+  // The token is now part of the sequence. True: its grammar lets nothing follow. Throws Error where the grammar does
+  // not allow it.
+  virtual bool accept(SeqId seq, int32_t token) = 0;
+  // Appends the tokens that the sequence's grammar leaves no choice about.
+  virtual void list_forced(SeqId seq, std::vector<int32_t>& tokens) = 0;
   virtual void drop_sequence(SeqId seq) = 0;
 
   // Starts a step in `slot`; the plan must stay valid until wait(slot) returns. Throws when the step cannot be done;

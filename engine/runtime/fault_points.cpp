@@ -35,8 +35,11 @@ void FaultPoints::submit(const StepPlan& plan, int slot) {
         std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
         break;
       case Fault::Kind::kNonFinite:
+      case Fault::Kind::kGrammar:
         for (size_t i = 0; i < plan.samples.size(); ++i)
-          if (row_has(plan, plan.rows[plan.samples[i].row], fault.token)) poisoned_.push_back(i);
+          if (row_has(plan, plan.rows[plan.samples[i].row], fault.token))
+            poisoned_.push_back(
+                {i, fault.kind == Fault::Kind::kGrammar ? SampleStatus::kGrammar : SampleStatus::kNonFinite});
         break;
     }
   }
@@ -47,7 +50,10 @@ const StepResult& FaultPoints::wait(int slot) {
   const StepResult& result = inner_->wait(slot);
   if (poisoned_.empty()) return result;
   altered_ = result;
-  for (size_t i : poisoned_) altered_.samples[i].status = SampleStatus::kNonFinite;
+  for (const Poisoned& p : poisoned_) {
+    altered_.samples[p.sample].status = p.status;
+    altered_.samples[p.sample].why = "a failure of the grammar was provoked";
+  }
   return altered_;
 }
 

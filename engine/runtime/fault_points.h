@@ -8,7 +8,7 @@ namespace octavo {
 
 // A fault to be provoked by tests: it strikes steps whose plan contains `token` (-1: any step), `times` times.
 struct Fault {
-  enum class Kind : uint8_t { kThrow, kOutOfMemory, kNonFinite, kHold };
+  enum class Kind : uint8_t { kThrow, kOutOfMemory, kNonFinite, kGrammar, kHold };
   Kind kind = Kind::kThrow;
   int32_t token = -1;
   int32_t times = 1;
@@ -29,7 +29,8 @@ class FaultPoints final : public Executor {
   void fork_sequence(SeqId parent, SeqId child, uint32_t choice) override {
     inner_->fork_sequence(parent, child, choice);
   }
-  void accept(SeqId seq, int32_t token) override { inner_->accept(seq, token); }
+  bool accept(SeqId seq, int32_t token) override { return inner_->accept(seq, token); }
+  void list_forced(SeqId seq, std::vector<int32_t>& tokens) override { inner_->list_forced(seq, tokens); }
   void drop_sequence(SeqId seq) override { inner_->drop_sequence(seq); }
   void submit(const StepPlan& plan, int slot) override;
   const StepResult& wait(int slot) override;
@@ -37,7 +38,11 @@ class FaultPoints final : public Executor {
  private:
   std::unique_ptr<Executor> inner_;
   std::vector<Fault> faults_;
-  std::vector<size_t> poisoned_;  // samples of the step under way whose logits count as not finite
+  struct Poisoned {
+    size_t sample;
+    SampleStatus status;
+  };
+  std::vector<Poisoned> poisoned_;  // samples of the step under way that count as failed
   StepResult altered_;
 };
 

@@ -36,17 +36,46 @@ void LocalExecutor::add_sequence(SeqId seq, std::shared_ptr<const SamplingParams
   s.choice = choice;
   if (params->prompt_logprobs >= 0) s.prompt.assign(history.begin(), history.end());
   s.scored = params->logprobs >= 0 || params->best_of > params->n;
+  if (params->grammar) {
+    s.mask.resize(static_cast<size_t>(decoder_.config().vocab + 31) / 32);
+    try {
+      s.constraint = params->grammar->start();
+      for (const int32_t token : history.last(num_output)) s.constraint->accept(token);
+    } catch (const Error& e) {
+      s.grammar_error = e.what();
+    }
+  }
   s.params = std::move(params);
   sequences_.insert_or_assign(seq, std::move(s));
 }
 
 void LocalExecutor::fork_sequence(SeqId parent, SeqId child, uint32_t choice) {
-  Sequence copy = sequences_.at(parent);
+  const Sequence& from = sequences_.at(parent);
+  Sequence copy;
+  copy.params = from.params;
+  copy.state = from.state;
   copy.choice = choice;
+  copy.scored = from.scored;
+  copy.prompt = from.prompt;
+  if (from.constraint) copy.constraint = from.constraint->fork();
+  copy.mask.resize(from.mask.size());
+  copy.grammar_error = from.grammar_error;
   sequences_.insert_or_assign(child, std::move(copy));
 }
 
-void LocalExecutor::accept(SeqId seq, int32_t token) { sequences_.at(seq).state.append(token); }
+bool LocalExecutor::accept(SeqId seq, int32_t token) {
+  Sequence& s = sequences_.at(seq);
+  s.state.append(token);
+  if (!s.constraint) return false;
+  s.masked = false;
+  s.constraint->accept(token);
+  return s.constraint->done();
+}
+
+void LocalExecutor::list_forced(SeqId seq, std::vector<int32_t>& tokens) {
+  const Sequence& s = sequences_.at(seq);
+  if (s.constraint) s.constraint->list_forced(tokens);
+}
 
 void LocalExecutor::drop_sequence(SeqId seq) { sequences_.erase(seq); }
 
@@ -57,7 +86,14 @@ void LocalExecutor::submit(const StepPlan& plan, int slot) {
                 cat("a step of ", plan.tokens.size(), " tokens exceeds the ", limits_.max_tokens, " it was built for"));
   copy_blocks(plan);
   build_batch(plan);
-  decoder_.forward(queue_, batch_, pools_);
+  start_masks(plan);
+  try {
+    decoder_.forward(queue_, batch_, pools_);
+  } catch (...) {
+    masks_.wait();  // they belong to sequences that may be dropped now
+    throw;
+  }
+  masks_.wait();
   draw(plan, result_);
   score_prompts(plan, result_);
 }
@@ -128,14 +164,24 @@ const float* LocalExecutor::logits_of(int token) const {
   return logits_.as<float>() + static_cast<size_t>(logit_row_[token]) * static_cast<size_t>(decoder_.config().vocab);
 }
 
+// Finds the sequences to be sampled and has their masks filled.
+void LocalExecutor::start_masks(const StepPlan& plan) {
+  sampled_.clear();
+  mask_jobs_.clear();
+  for (const SampleRow& row : plan.samples) {
+    const auto it = sequences_.find(row.state);
+    sampled_.push_back(it == sequences_.end() ? nullptr : &it->second);  // null: cancelled, its outcome is not read
+    Sequence* s = sampled_.back();
+    if (s == nullptr || !s->constraint || s->masked || !s->grammar_error.empty()) continue;
+    s->masked = true;
+    mask_jobs_.push_back({s->constraint.get(), &s->mask, &s->grammar_error});
+  }
+  masks_.start(mask_jobs_);
+}
+
 void LocalExecutor::draw(const StepPlan& plan, StepResult& result) {
   const int n = static_cast<int>(plan.samples.size());
   result.samples.resize(plan.samples.size());
-  sampled_.clear();
-  for (const SampleRow& s : plan.samples) {
-    const auto it = sequences_.find(s.state);
-    sampled_.push_back(it == sequences_.end() ? nullptr : &it->second);  // null: cancelled, its outcome is not read
-  }
   // Strided over the threads so that each uses its own scratch.
   const int threads = static_cast<int>(scratch_.size());
   queue_.parallel_for(std::min(n, threads), [&](int worker) {
@@ -152,6 +198,12 @@ void LocalExecutor::draw(const StepPlan& plan, StepResult& result) {
       in.state = &s.state;
       in.choice = s.choice;
       in.position = row.position;
+      in.mask = s.constraint ? s.mask.data() : nullptr;
+      if (!s.grammar_error.empty()) {
+        out.status = SampleStatus::kGrammar;
+        out.why = s.grammar_error;
+        continue;
+      }
       if (s.params->beam_width > 0) {
         const int count = BeamSearch::candidates_per_beam(s.params->beam_width, s.params->stop_token_ids.size());
         out.status = best_tokens(logits, in.vocab, count, scratch_[worker], out.candidates);

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "model/decoder.h"
 #include "ops/backend.h"
 #include "runtime/executor.h"
+#include "runtime/mask_filler.h"
 #include "sample/sampler.h"
 #include "tensor/buffer.h"
 
@@ -27,7 +29,8 @@ class LocalExecutor final : public Executor {
   void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> history,
                     size_t num_output, uint32_t choice) override;
   void fork_sequence(SeqId parent, SeqId child, uint32_t choice) override;
-  void accept(SeqId seq, int32_t token) override;
+  bool accept(SeqId seq, int32_t token) override;
+  void list_forced(SeqId seq, std::vector<int32_t>& tokens) override;
   void drop_sequence(SeqId seq) override;
   void submit(const StepPlan& plan, int slot) override;
   const StepResult& wait(int slot) override;
@@ -39,10 +42,16 @@ class LocalExecutor final : public Executor {
     uint32_t choice = 0;
     bool scored = false;          // every token's log-probability is wanted
     std::vector<int32_t> prompt;  // kept only when prompt tokens are scored
+    // With a grammar.
+    std::unique_ptr<Constraint> constraint;
+    std::vector<uint32_t> mask;  // [(vocab + 31) / 32]
+    bool masked = false;         // the mask is that of the next token
+    std::string grammar_error;   // why it cannot go on
   };
 
   void copy_blocks(const StepPlan& plan);
   void build_batch(const StepPlan& plan);
+  void start_masks(const StepPlan& plan);
   void draw(const StepPlan& plan, StepResult& result);
   void score_prompts(const StepPlan& plan, StepResult& result);
   const float* logits_of(int token) const;
@@ -65,6 +74,8 @@ class LocalExecutor final : public Executor {
   ForwardBatch batch_;
   std::vector<SampleScratch> scratch_;  // one per thread
   std::vector<Sequence*> sampled_;
+  MaskFiller masks_;
+  std::vector<MaskFiller::Job> mask_jobs_;
 };
 
 }  // namespace octavo

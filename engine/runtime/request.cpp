@@ -12,26 +12,29 @@ Choice::Choice(int32_t index, const SamplingParams& params, const TokenTable* ta
       text_(params.detokenize ? table : nullptr, std::move(stops),
             TextOptions{params.skip_special_tokens, params.include_stop_str_in_output, false, params.min_tokens}) {}
 
-bool Choice::push(int32_t token, PositionLogprobs logprobs, int32_t limit, const std::vector<int32_t>& eos) {
+bool Choice::push(int32_t token, PositionLogprobs logprobs, int32_t limit, const std::vector<int32_t>& eos,
+                  bool complete) {
   ++num_tokens_;
   tokens_.push_back(token);
   cumulative_logprob_ += logprobs.chosen.logprob;
   if (params_->logprobs >= 0) logprobs_.push_back(std::move(logprobs));
 
   const auto& stop_ids = params_->stop_token_ids;
-  if (num_tokens_ > params_->min_tokens && std::find(stop_ids.begin(), stop_ids.end(), token) != stop_ids.end()) {
+  const bool is_eos = std::find(eos.begin(), eos.end(), token) != eos.end();
+  const bool is_stop = std::find(stop_ids.begin(), stop_ids.end(), token) != stop_ids.end();
+  if ((is_stop && num_tokens_ > params_->min_tokens) || (complete && is_eos)) {
     text_.finish_at_stop_token(token, ready_text_);
     finish_ = Finish::kStop;
-    if (std::find(eos.begin(), eos.end(), token) == eos.end()) stop_reason_ = token;
+    if (!is_eos) stop_reason_ = token;
   } else {
     const Released released = text_.push(token, ready_text_);
     released_ += static_cast<size_t>(released.tokens);
     if (released.stop >= 0) {
       finish_ = Finish::kStop;
       stop_reason_ = params_->stop[released.stop];
-    } else if (num_tokens_ >= limit) {
+    } else if (complete || num_tokens_ >= limit) {
       text_.finish(ready_text_);
-      finish_ = Finish::kLength;
+      finish_ = complete ? Finish::kStop : Finish::kLength;
     }
   }
   if (finish_ != Finish::kNone) released_ = tokens_.size();
@@ -74,10 +77,10 @@ void Choice::set_score(double cumulative_logprob, double score) {
   score_ = score;
 }
 
-void Choice::set_history(std::span<const int32_t> tokens, int32_t last) {
-  history_.reserve(tokens.size() + 1);
+void Choice::set_history(std::span<const int32_t> tokens, std::span<const int32_t> last) {
+  history_.reserve(tokens.size() + last.size());
   set_history(tokens);
-  history_.push_back(last);
+  history_.insert(history_.end(), last.begin(), last.end());
 }
 
 void Request::keep_best() {

@@ -51,12 +51,14 @@ class Choice {
   // All tokens, prompt included, of a choice that has ended: what a fork starts from.
   const std::vector<int32_t>& history() const { return history_; }
   void set_history(std::span<const int32_t> tokens) { history_.assign(tokens.begin(), tokens.end()); }
-  void set_history(std::span<const int32_t> tokens, int32_t last);
+  void set_history(std::span<const int32_t> tokens, std::span<const int32_t> last);
   std::vector<int32_t> take_history() { return std::move(history_); }
 
   // Takes the next token of the sequence; returns true when it is the last one. `limit`: tokens this choice may have.
+  // `complete`: nothing may follow it.
   // `eos` are the model's own end tokens: they end the text without being named as its stop reason.
-  bool push(int32_t token, PositionLogprobs logprobs, int32_t limit, const std::vector<int32_t>& eos);
+  bool push(int32_t token, PositionLogprobs logprobs, int32_t limit, const std::vector<int32_t>& eos,
+            bool complete = false);
 
   // Ends the choice from outside (abort, error): held text is released.
   void end(Finish why);

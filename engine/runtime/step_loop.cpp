@@ -151,6 +151,7 @@ void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
   const double now = monotonic_seconds();
   outcome_.outcomes.clear();
   outcome_.faults.clear();
+  outcome_.forced.clear();
   for (const PromptScores& scores : result.prompt_scores) {
     const auto owner = owners_.find(scores.seq);
     if (owner == owners_.end()) continue;
@@ -174,7 +175,7 @@ void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
     const SeqId parent = plan.rows[sample.row].seq;
     if (output.status != SampleStatus::kOk) {
       std::erase(searching_, &request);
-      fault(request, parent, output.status, sample.position);
+      fault(request, parent, output.status, sample.position, output.why);
       continue;
     }
     if (request.times.first_token == 0) request.times.first_token = now;
@@ -187,23 +188,57 @@ void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
       }
       request.candidates[owner->second.index] = output.candidates;
     } else {
-      commit_choice(request, owner->second.index, parent, sample.state, output);
+      commit_choice(request, owner->second.index, parent, sample.state, output, sample.position);
     }
   }
   for (Request* request : searching_) commit_beams(*request);
   scheduler_.commit(plan.step, outcome_);
 }
 
+// Whether tokens that a grammar forces may be appended unsampled: nobody asks for their logprobs, no other mask could
+// forbid them, and no sibling would wait while they are computed.
+static bool may_jump(const Request& request) {
+  const SamplingParams& p = *request.params;
+  return p.grammar && request.seqs.size() == 1 && p.logprobs < 0 && !request.ranked && p.allowed_token_ids.empty() &&
+         p.bad_words.empty() && p.min_tokens == 0;
+}
+
+// The token that was drawn, and those that the grammar leaves no choice about: the same that sampling would find, since
+// each is alone in its mask. Returns true when the last of `taken_` ends the choice.
+bool StepLoop::take_tokens(Request& request, Choice& choice, SeqId seq, const SampleOutput& output) {
+  taken_.assign(1, output.token);
+  bool complete = executor_.accept(seq, output.token);
+  bool last = choice.push(output.token, output.logprobs, request.max_new_tokens, eos_, complete);
+  if (last || !may_jump(request)) return last;
+  executor_.list_forced(seq, taken_);
+  for (size_t i = 1; i < taken_.size() && !last; ++i) {
+    complete = executor_.accept(seq, taken_[i]);
+    last = choice.push(taken_[i], {}, request.max_new_tokens, eos_, complete);
+    if (last) taken_.resize(i + 1);
+  }
+  return last;
+}
+
 // The sequence `seq` got a token; it is `parent`, or forks it: then it shares the prompt.
-void StepLoop::commit_choice(Request& request, int32_t index, SeqId parent, SeqId seq, const SampleOutput& output) {
+void StepLoop::commit_choice(Request& request, int32_t index, SeqId parent, SeqId seq, const SampleOutput& output,
+                             int32_t position) {
   Choice& choice = request.choices[index];
-  executor_.accept(seq, output.token);
-  const bool last = choice.push(output.token, output.logprobs, request.max_new_tokens, eos_);
-  outcome_.outcomes.push_back({parent, seq, output.token, last});
-  ++stats_.generation_tokens;
+  bool last = false;
+  try {
+    last = take_tokens(request, choice, seq, output);
+  } catch (const Error& e) {
+    fault(request, parent, SampleStatus::kGrammar, position, e.what());
+    return;
+  }
+  const auto first_forced = static_cast<int32_t>(outcome_.forced.size());
+  outcome_.forced.insert(outcome_.forced.end(), taken_.begin() + 1, taken_.end());
+  const auto num_forced = static_cast<int32_t>(taken_.size()) - 1;
+  outcome_.outcomes.push_back({parent, seq, output.token, last, first_forced, num_forced});
+  stats_.generation_tokens += 1 + num_forced;
+  stats_.forced_tokens += num_forced;
   if (last) {
     const auto before = scheduler_.tokens(parent);
-    choice.set_history(before, output.token);
+    choice.set_history(before, taken_);
     drop_sequence(seq);
     std::erase(request.seqs, seq);
   }
@@ -218,14 +253,17 @@ void StepLoop::commit_choice(Request& request, int32_t index, SeqId parent, SeqI
 }
 
 // One request's own fault: it ends, the company's step counts.
-void StepLoop::fault(Request& request, SeqId seq, SampleStatus status, int32_t position) {
+void StepLoop::fault(Request& request, SeqId seq, SampleStatus status, int32_t position, const std::string& told) {
   outcome_.faults.push_back({seq});
   Refusal why{ErrorCode::kInternal, "logits", cat("the model's logits for position ", position, " are not finite"),
               position, 0};
-  if (status == SampleStatus::kAllMasked) {
-    why = {ErrorCode::kInvalidArgument, "allowed_token_ids",
-           cat("no token is left at position ", position,
-               ": allowed_token_ids, bad_words and min_tokens exclude all of them"),
+  if (status == SampleStatus::kGrammar) {
+    why = {ErrorCode::kInvalidArgument, "structured_outputs", cat("at position ", position, " ", told), position, 0};
+  } else if (status == SampleStatus::kAllMasked) {
+    const bool grammar = request.params->grammar != nullptr;
+    why = {ErrorCode::kInvalidArgument, grammar ? "structured_outputs" : "allowed_token_ids",
+           cat("no token is left at position ", position, grammar ? ": the grammar, " : ": ",
+               "allowed_token_ids, bad_words and min_tokens exclude all of them"),
            position, 0};
   } else {
     ++stats_.non_finite_rows;

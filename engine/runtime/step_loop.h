@@ -22,6 +22,7 @@ struct LoopStats {
       step_sizes{};           // [i]: steps of at most 2^i tokens, beyond those counted before; the last: of more
   int64_t prompt_tokens = 0;  // of admitted requests
   int64_t generation_tokens = 0;
+  int64_t forced_tokens = 0;  // of them, those that a grammar left no choice about and nobody sampled
   int64_t failed_steps = 0;
   int64_t non_finite_rows = 0;
   double last_step = 0;  // monotonic seconds
@@ -63,10 +64,12 @@ class StepLoop {
  private:
   bool take_events();  // true when requests ended
   void commit(const StepPlan& plan, const StepResult& result);
-  void commit_choice(Request& request, int32_t index, SeqId parent, SeqId seq, const SampleOutput& output);
+  void commit_choice(Request& request, int32_t index, SeqId parent, SeqId seq, const SampleOutput& output,
+                     int32_t position);
+  bool take_tokens(Request& request, Choice& choice, SeqId seq, const SampleOutput& output);
   void commit_beams(Request& request);
   void answer_with_beams(Request& request);
-  void fault(Request& request, SeqId seq, SampleStatus status, int32_t position);
+  void fault(Request& request, SeqId seq, SampleStatus status, int32_t position, const std::string& why = {});
   void fail_step(const StepPlan& plan, const Refusal& why);
   void end_request(Request& request, Finish why, const Refusal* error);
   void forget(Request& request);
@@ -96,6 +99,7 @@ class StepLoop {
   };
   std::vector<Outgoing> outgoing_;  // one entry per channel, cleared by publish()
   StepOutcome outcome_;
+  std::vector<int32_t> taken_;       // the token that was drawn and those that it forces
   std::vector<Request*> searching_;  // beam searches that the step sampled
   static constexpr int kRetries = 2;
   int unexplained_failures_ = 0;  // in a row: steps that threw though none of their rows does alone

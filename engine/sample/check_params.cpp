@@ -107,6 +107,13 @@ Check check_sequences(const SamplingParams& p) {
   return in_range("best_of", p.best_of, p.n, INT32_MAX);
 }
 
+Check check_grammar(const SamplingParams& p, int vocab) {
+  if (!p.grammar || p.grammar->vocab() == vocab) return {};
+  return refuse("grammar", p.grammar->vocab(), vocab,
+                cat("the grammar was compiled for another model: its vocabulary has ", p.grammar->vocab(),
+                    " tokens, this one's ", vocab));
+}
+
 // A beam search takes the likeliest tokens by the model's own probabilities: what would change these, or end a text
 // before its hypothesis is chosen, has no place in it.
 Check check_beams(const SamplingParams& p, int vocab) {
@@ -128,6 +135,7 @@ Check check_beams(const SamplingParams& p, int vocab) {
   if (Check bad = unfit("logit_bias", !p.logit_bias.empty(), p.logit_bias.size())) return bad;
   if (Check bad = unfit("allowed_token_ids", !p.allowed_token_ids.empty(), p.allowed_token_ids.size())) return bad;
   if (Check bad = unfit("bad_words", !p.bad_words.empty(), p.bad_words.size())) return bad;
+  if (Check bad = unfit("structured_outputs", p.grammar != nullptr, 1)) return bad;
   if (Check bad = unfit("stop", !p.stop.empty(), p.stop.size())) return bad;
   if (Check bad = in_range("length_penalty", p.length_penalty, -kMaxLengthPenalty, kMaxLengthPenalty)) return bad;
   if (Check bad = in_range("n", p.n, 1, p.beam_width)) return bad;
@@ -142,6 +150,7 @@ std::optional<Refusal> check_params(const SamplingParams& params, int vocab) {
   if (Check bad = check_numbers(params, vocab)) return bad;
   if (Check bad = check_sequences(params)) return bad;
   if (Check bad = check_tokens(params, vocab)) return bad;
+  if (Check bad = check_grammar(params, vocab)) return bad;
   if (Check bad = check_beams(params, vocab)) return bad;
   return check_stops(params);
 }

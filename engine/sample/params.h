@@ -1,9 +1,12 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "sample/constraint.h"
 
 namespace octavo {
 
@@ -41,6 +44,7 @@ struct SamplingParams {
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
   bool detokenize = true;
+  std::shared_ptr<const Grammar> grammar;  // what the output must look like; null: anything
 };
 
 // The sequences that a request with these parameters computes side by side.

@@ -10,6 +10,7 @@ enum class SampleStatus : uint8_t {
   kOk,
   kNonFinite,  // NaN or +inf among the logits, or nothing but -inf: the request fails
   kAllMasked,  // its own masks leave no token: the request fails
+  kGrammar,    // its grammar cannot go on: the request fails
 };
 
 // Log-probabilities are finite, since JSON has no infinity: below this there is only this.

@@ -23,7 +23,7 @@ void Scheduler::Impl::commit(StepId step, const StepOutcome& outcome) {
     if (Sequence* seq = find_sequence(fault.seq)) remove(*seq->group);
   }
   for (const PlannedRow& row : slot->rows) advance(row);
-  apply(outcome.outcomes);
+  apply(outcome);
   // A sampled sequence that no outcome names as child ends here.
   for (const PlannedRow& row : slot->rows) {
     Sequence* seq = row.sampled ? find_sequence(row.seq) : nullptr;
@@ -40,6 +40,9 @@ void Scheduler::Impl::check_outcome(const StepSlot& slot, const StepOutcome& out
   const auto wrong = [](const std::string& what) { throw Error(ErrorCode::kInvalidArgument, "outcome", what); };
   for (size_t i = 0; i < all.size(); ++i) {
     const Outcome& o = all[i];
+    if (o.forced_first < 0 || o.num_forced < 0 ||
+        o.forced_first + int64_t{o.num_forced} > static_cast<int64_t>(outcome.forced.size()))
+      wrong(cat("sequence ", o.child, " has forced tokens that the outcome does not hold"));
     if (find_sequence(o.parent) == nullptr) continue;  // cancelled or stopped meanwhile
     const auto sampled = [&](const PlannedRow& row) { return row.sampled && row.seq == o.parent; };
     if (i >= slot.rows.size() || !sampled(slot.rows[i])) {  // outcomes usually stand in the order of the rows
@@ -113,8 +116,8 @@ void Scheduler::Impl::leave_window(Sequence& seq) {
 }
 
 // All of a step's outcomes together: forks first, from the parents as they were sampled.
-void Scheduler::Impl::apply(const std::vector<Outcome>& outcomes) {
-  for (const Outcome& o : outcomes) {
+void Scheduler::Impl::apply(const StepOutcome& outcome) {
+  for (const Outcome& o : outcome.outcomes) {
     Sequence* parent = find_sequence(o.parent);
     if (parent == nullptr) continue;
     parent->group->forked = true;
@@ -124,10 +127,12 @@ void Scheduler::Impl::apply(const std::vector<Outcome>& outcomes) {
       fork(*parent, o.child);
     }
   }
-  for (const Outcome& o : outcomes) {
+  for (const Outcome& o : outcome.outcomes) {
     Sequence* child = find_sequence(o.child);
     if (child == nullptr) continue;
     child->tokens.push_back(o.token);
+    const auto forced = outcome.forced.begin() + o.forced_first;
+    child->tokens.insert(child->tokens.end(), forced, forced + o.num_forced);
     SequenceGroup& g = *child->group;
     if (o.finished) {
       end_branch(*child);

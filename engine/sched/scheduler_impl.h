@@ -81,7 +81,7 @@ struct Scheduler::Impl {
   void advance(const PlannedRow& row);
   void publish(Sequence& seq);  // indexes what is committed
   void leave_window(Sequence& seq);
-  void apply(const std::vector<Outcome>& outcomes);
+  void apply(const StepOutcome& outcome);
   void fork(Sequence& parent, SeqId child);
   void end_branch(Sequence& seq);
   void rollback(StepId step);

@@ -23,11 +23,13 @@ ALLOWED = {
     "backend": {"base", "tensor", "ops"},
     "model": {"base", "tensor", "ops"},
     "sample": {"base", "tensor", "ops"},
+    "grammar": {"base", "text", "sample"},
     "runtime": {
         "base", "tensor", "cache", "plan", "text", "sched", "ops", "backend", "model", "sample",
     },
     "bind": {
         "base", "tensor", "cache", "plan", "text", "sched", "ops", "backend", "model", "sample", "runtime",
+        "grammar",
     },
 }  # fmt: skip
 
