@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from octavo.llm import LLM
     from octavo.outputs import CompletionOutput, Logprob, RequestOutput
     from octavo.sampling_params import RequestOutputKind, SamplingParams
+    from octavo.structured.params import StructuredOutputsParams
 
 _HOMES = {
     "AsyncEngine": "octavo.async_engine",
@@ -24,6 +25,7 @@ _HOMES = {
     "RequestOutput": "octavo.outputs",
     "RequestOutputKind": "octavo.sampling_params",
     "SamplingParams": "octavo.sampling_params",
+    "StructuredOutputsParams": "octavo.structured.params",
 }
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "RequestOutput",
     "RequestOutputKind",
     "SamplingParams",
+    "StructuredOutputsParams",
     "__version__",
 ]
 

@@ -18,6 +18,7 @@ from octavo.outputs import RequestOutput
 from octavo.prompts import Prompt, no_adapter, prepare
 from octavo.sampling_params import RequestOutputKind, SamplingParams
 from octavo.started_outputs import StartedOutputs
+from octavo.structured import StructuredOutputsParams
 from octavo.token_stream import MAX_BACKLOG, LoopReader, TokenStream
 from octavo.tokenizer import Tokenizer
 
@@ -83,6 +84,17 @@ class AsyncEngine:
             raise InvalidArgumentError("loop is not attached: call attach() on it first", param="loop")
         return reader.submit(ids, params, namespace=namespace, priority=priority, max_backlog=max_backlog)
 
+    async def with_grammar(self, params: SamplingParams) -> SamplingParams:
+        """``params`` with what ``structured_outputs`` asks for compiled, off the event loop.
+
+        ``submit`` waits for the compiler instead where this was not done before.
+        """
+        if params.structured_outputs is None:
+            return params
+        structure = StructuredOutputsParams.of(params.structured_outputs)
+        spec = await asyncio.to_thread(structure.spec)
+        return params.with_grammar(await self.model.grammars.compile_soon(spec))
+
     def attach(self) -> LoopReader:
         """Make the running event loop ready to read streams; ``submit`` does it by itself."""
         loop = asyncio.get_running_loop()
@@ -124,6 +136,7 @@ class AsyncEngine:
         self._prepared[name] = False
         try:
             ready = (await self._prepare(prompt)).truncated(params)
+            params = await self.with_grammar(params)
             stream = self.submit(ready.ids, params, priority=priority)
         finally:
             aborted = self._prepared.pop(name)

@@ -47,6 +47,8 @@ class EngineArgs:
         enable_prefix_caching: reuse the cache of earlier prompts that begin alike.
         threads: threads that compute; 0 is one per core.
         seed: makes the seeds of requests that give none reproducible, in the order they are submitted.
+        max_grammar_bytes: longest schema or grammar of structured output. ``grammar_timeout``: seconds that a request
+            waits for it to compile. ``grammar_threads``: compiled at once. ``grammar_cache_size``: how many are kept.
         generation_config: "auto" takes default sampling parameters from the model's generation_config.json, "vllm"
             takes none.
     """
@@ -74,6 +76,10 @@ class EngineArgs:
     threads: int = 0
     seed: int | None = None
     generation_config: str = "auto"
+    max_grammar_bytes: int = 256 * 1024
+    grammar_timeout: float = 10.0
+    grammar_threads: int = 2
+    grammar_cache_size: int = 256
 
     def __post_init__(self) -> None:
         optional: dict[str, tuple[int, int]] = {
@@ -88,6 +94,11 @@ class EngineArgs:
         checks.integer("max_num_seqs", self.max_num_seqs, 1, 65536)
         checks.integer("max_num_batched_tokens", self.max_num_batched_tokens, 1, _FAR)
         checks.integer("threads", self.threads, 0, 1024)
+        checks.integer("max_grammar_bytes", self.max_grammar_bytes, 1, _FAR)
+        checks.integer("grammar_threads", self.grammar_threads, 1, 64)
+        checks.integer("grammar_cache_size", self.grammar_cache_size, 1, _FAR)
+        if checks.number("grammar_timeout", self.grammar_timeout, 0.0, 3600.0) == 0.0:
+            raise checks.invalid("grammar_timeout", self.grammar_timeout, "above 0")
         if checks.integer("block_size", self.block_size, 1, 1024) not in (8, 16, 32):
             raise checks.invalid("block_size", self.block_size, "8, 16 or 32")
         if self.gpu_memory_utilization is not None:

@@ -24,6 +24,7 @@ from octavo.models import hub
 from octavo.models.checkpoint import Checkpoint, ModelInfo, describe, open_checkpoint
 from octavo.models.config import from_hugging_face
 from octavo.sampling_params import SamplingParams
+from octavo.structured import GrammarCompiler, GrammarLimits, StructuredOutputsParams
 from octavo.tokenizer import Tokenizer, from_folder, from_gguf
 
 # generation_config.json's name for a default → ours.
@@ -94,6 +95,26 @@ class LoadedModel:
             return {}
         return {ours: values[theirs] for theirs, ours in _DEFAULTS.items() if values.get(theirs) is not None}
 
+    @cached_property
+    def grammars(self) -> GrammarCompiler:
+        """Compiles what structured output asks for."""
+        args = self.args
+        limits = GrammarLimits(
+            args.max_grammar_bytes, args.grammar_timeout, args.grammar_threads, args.grammar_cache_size
+        )
+        compiler = GrammarCompiler(
+            self.require_tokenizer("structured_outputs"), self.vocab_size, self.eos_token_ids, limits
+        )
+        weakref.finalize(self, compiler.close)
+        return compiler
+
+    def with_grammar(self, params: SamplingParams) -> SamplingParams:
+        """``params`` with their grammar compiled, waiting for it on this thread."""
+        if params.structured_outputs is None:
+            return params
+        spec = StructuredOutputsParams.of(params.structured_outputs).spec()
+        return params.with_grammar(self.grammars.compile(spec))
+
     def default_sampling_params(self) -> SamplingParams:
         """What a request gets that names no parameters."""
         return SamplingParams(**self.generation_config)
@@ -157,7 +178,7 @@ class LoadedModel:
         return RefusedError(message, code=error.code, param=error.param, value=error.value, limit=error.limit)
 
     def _native(self, params: SamplingParams, prompt_tokens: int) -> _engine.SamplingParams:
-        native = params.to_engine(
+        native = self.with_grammar(params).to_engine(
             vocab_size=self.vocab_size,
             eos_token_ids=self.eos_token_ids,
             tokenizer=self.tokenizer,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import enum
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from octavo import checks
 from octavo.errors import InvalidArgumentError
+from octavo.structured.params import StructuredOutputsParams
 
 if TYPE_CHECKING:
     from octavo import _engine
+    from octavo.structured.compiler import CompiledGrammar
     from octavo.tokenizer import Tokenizer
 
 MAX_TOKENS = 2**31 - 1
@@ -64,6 +66,8 @@ class SamplingParams:
         allowed_token_ids: nothing but these is generated.
         truncate_prompt_tokens: keep only the last k tokens of the prompt.
         output_kind: what ``AsyncEngine.generate`` yields.
+        structured_outputs: the form of the output: ``StructuredOutputsParams`` or a map of its fields.
+        grammar: the same, compiled already for this model (``octavo.structured.CompiledGrammar``).
     """
 
     n: int = 1
@@ -97,7 +101,8 @@ class SamplingParams:
     truncate_prompt_tokens: int | None = None
     output_kind: RequestOutputKind = field(default=RequestOutputKind.CUMULATIVE)
     logits_processors: Any = None
-    structured_outputs: Any = None
+    structured_outputs: StructuredOutputsParams | Mapping[str, Any] | None = None
+    grammar: CompiledGrammar | None = None
     guided_decoding: Any = None
     extra_args: dict[str, Any] | None = None
 
@@ -151,7 +156,19 @@ class SamplingParams:
                 f"{name} cannot be streamed (output_kind DELTA): what is returned is known at the end",
                 param=name,
             )
+        self._check_structure()
         self._check_unsupported()
+
+    def _check_structure(self) -> None:
+        if self.structured_outputs is not None:
+            self.structured_outputs = StructuredOutputsParams.of(self.structured_outputs)
+        for name in ("structured_outputs", "grammar"):
+            if getattr(self, name) is not None and self.use_beam_search:
+                raise InvalidArgumentError(f"{name} cannot be used with use_beam_search", param=name)
+        if self.grammar is not None and self.structured_outputs is not None:
+            raise InvalidArgumentError(
+                "grammar and structured_outputs exclude each other", param="structured_outputs"
+            )
 
     def _check_sequences(self) -> None:
         checks.integer("n", self.n, 1, MAX_TOKENS)
@@ -229,8 +246,7 @@ class SamplingParams:
     def _check_unsupported(self) -> None:
         reasons = {
             "logits_processors": "Python on the path of every token; use logit_bias, allowed_token_ids or bad_words",
-            "structured_outputs": "structured output, which this version does not have",
-            "guided_decoding": "structured output, which this version does not have",
+            "guided_decoding": "structured output by an older name; use structured_outputs",
         }
         for name, reason in reasons.items():
             if getattr(self, name):
@@ -244,6 +260,10 @@ class SamplingParams:
     def clone(self) -> SamplingParams:
         """A copy of its own."""
         return SamplingParams(**{f.name: getattr(self, f.name) for f in fields(self)})
+
+    def with_grammar(self, grammar: CompiledGrammar) -> SamplingParams:
+        """A copy whose output has the form of ``grammar``."""
+        return replace(self, structured_outputs=None, grammar=grammar)
 
     def to_engine(
         self,
@@ -303,6 +323,7 @@ class SamplingParams:
         out.include_stop_str_in_output = self.include_stop_str_in_output
         out.skip_special_tokens = self.skip_special_tokens
         out.detokenize = self.detokenize
+        out.grammar = None if self.grammar is None else self.grammar.native
         return out
 
     def _bad_word_ids(self, tokenizer: Tokenizer | None) -> list[list[int]]:

@@ -46,7 +46,7 @@ def engine_params(tokenizer: Tokenizer | None = None, **kwargs: Any) -> Any:
         ("skip_special_tokens", ["yes"]),
         ("truncate_prompt_tokens", [0, -1]),
         ("logits_processors", [[len]]),
-        ("structured_outputs", [{"json": "{}"}]),
+        ("structured_outputs", [{}, {"json": "{}", "regex": "a"}, {"jason": {}}, 5]),
         ("guided_decoding", [{"regex": "x"}]),
         ("extra_args", [{"a": 1}]),
         ("output_kind", ["delta"]),
