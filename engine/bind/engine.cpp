@@ -4,12 +4,15 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <unistd.h>
 
+#include "backend/cpu/cpu_backend.h"
 #include "base/format.h"
 #include "bind.h"
 #include "kv_view.h"
+#include "runtime/group_blocks.h"
 #include "snapshot.h"
 #include "weight_view.h"
 
@@ -22,6 +25,19 @@ DType kv_dtype(const std::string& name) {
   if (name == "f32" || name == "float32") return DType::kF32;
   if (name == "bf16" || name == "bfloat16") return DType::kBF16;
   throw Error(ErrorCode::kUnsupported, "kv_dtype", cat("kv_dtype must be auto, f16, bf16 or f32, got '", name, "'"));
+}
+
+// (bytes of a block, most blocks or 0 for no bound) of every KV group, in order.
+std::vector<std::tuple<size_t, int64_t>> kv_groups(const ModelConfig& config, const std::string& dtype, int block_size,
+                                                   int max_num_seqs, int max_num_batched_tokens) {
+  check_config(config);
+  const auto backend = make_cpu_backend();
+  std::vector<std::tuple<size_t, int64_t>> out;
+  for (const KvGroup& group : make_kv_groups(config, kv_dtype(dtype))) {
+    const int64_t most = most_blocks(group, block_size, max_num_seqs, max_num_batched_tokens);
+    out.emplace_back(backend->kv_bytes(group, block_size), out.empty() ? 0 : most);
+  }
+  return out;
 }
 
 nb::dict stats_dict(const LoopStats& s) {
@@ -76,6 +92,7 @@ nb::dict info_dict(const Engine& engine) {
   d["weight_bytes"] = host.decoder().weights().bytes;
   d["file_bytes"] = host.file_bytes();
   d["kv_bytes_per_block"] = host.kv_bytes_per_block();
+  d["kv_bytes"] = host.kv_bytes();
   d["kv_dtype"] = dtype_name(engine.options().kv_dtype);
   d["num_blocks"] = engine.options().num_blocks;
   d["block_size"] = engine.options().block_size;
@@ -231,6 +248,10 @@ void bind_engine(nb::module_& m) {
           "head_dim]. "
           "While paused.")
       .def("shutdown", &Engine::shutdown, release, "Aborts what is under way and joins the engine thread.");
+  m.def(
+      "kv_groups", &kv_groups, nb::arg("config"), nb::kw_only(), nb::arg("kv_dtype"), nb::arg("block_size"),
+      nb::arg("max_num_seqs"), nb::arg("max_num_batched_tokens"),
+      "(bytes of a block, most blocks or 0 for no bound) of every KV group: layers that keep positions equally long.");
 }
 
 }  // namespace octavo

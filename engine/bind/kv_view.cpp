@@ -29,7 +29,8 @@ nb::tuple kv_view(const Engine& engine, int layer, nb::handle owner) {
     throw Error(ErrorCode::kInvalidArgument, "layer",
                 cat("layer must be from 0 to ", config.num_layers - 1, ", got ", layer));
   }
-  const KvLayer place = engine.host().pools().at(0)->layer(layer);
+  const Decoder::CachePlace& at = engine.host().decoder().cache_place(layer);
+  const KvLayer place = engine.host().pools()[at.group]->layer(at.index);
   const auto heads = static_cast<size_t>(config.kv_heads);
   const auto dim = static_cast<size_t>(config.head_dim);
   const auto slots = static_cast<size_t>(place.block_size);

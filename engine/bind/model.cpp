@@ -1,4 +1,5 @@
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -8,7 +9,6 @@
 #include "base/errors.h"
 #include "base/format.h"
 #include "bind.h"
-#include "model/config.h"
 #include "model/dense.h"
 #include "model/gguf.h"
 #include "model/open_weights.h"
@@ -117,6 +117,7 @@ std::unique_ptr<WeightFiles> weights_from_tensors(nb::dict tensors) {
   return table;
 }
 
+using NameMap = std::map<std::string, std::string>;
 using RecordTuple = std::tuple<std::string, std::string, std::vector<int64_t>, uint64_t, uint64_t>;
 using FileTuple = std::tuple<std::string, uint64_t, std::vector<RecordTuple>>;
 
@@ -152,57 +153,22 @@ nb::ndarray<nb::numpy, float, nb::ndim<1>> read_vector(const WeightFiles& files,
   return {data, {size}, owner};
 }
 
-void bind_config(nb::module_& m) {
-  nb::class_<RopeConfig> rope(m, "RopeConfig",
-                              "Rotary position embedding: base, width and how frequencies are scaled.");
-  nb::enum_<RopeConfig::Scaling>(rope, "Scaling")
-      .value("NONE", RopeConfig::Scaling::kNone)
-      .value("LINEAR", RopeConfig::Scaling::kLinear)
-      .value("LLAMA3", RopeConfig::Scaling::kLlama3);
-  rope.def(nb::init<>())
-      .def_rw("theta", &RopeConfig::theta)
-      .def_rw("rotary_dim", &RopeConfig::rotary_dim)
-      .def_rw("scaling", &RopeConfig::scaling)
-      .def_rw("factor", &RopeConfig::factor)
-      .def_rw("low_freq_factor", &RopeConfig::low_freq_factor)
-      .def_rw("high_freq_factor", &RopeConfig::high_freq_factor)
-      .def_rw("original_max_positions", &RopeConfig::original_max_positions)
-      .def_rw("freq_factors", &RopeConfig::freq_factors);
-  nb::class_<ModelConfig>(m, "ModelConfig", "A decoder, described by its configuration whichever file it came from.")
-      .def(nb::init<>())
-      .def_rw("architecture", &ModelConfig::architecture)
-      .def_rw("num_layers", &ModelConfig::num_layers)
-      .def_rw("hidden", &ModelConfig::hidden)
-      .def_rw("intermediate", &ModelConfig::intermediate)
-      .def_rw("heads", &ModelConfig::heads)
-      .def_rw("kv_heads", &ModelConfig::kv_heads)
-      .def_rw("head_dim", &ModelConfig::head_dim)
-      .def_rw("vocab", &ModelConfig::vocab)
-      .def_rw("max_positions", &ModelConfig::max_positions)
-      .def_rw("norm_eps", &ModelConfig::norm_eps)
-      .def_rw("tied_embeddings", &ModelConfig::tied_embeddings)
-      .def_rw("attention_bias", &ModelConfig::attention_bias)
-      .def_rw("attention_output_bias", &ModelConfig::attention_output_bias)
-      .def_rw("mlp_bias", &ModelConfig::mlp_bias)
-      .def_rw("rope", &ModelConfig::rope)
-      .def_rw("eos_token_ids", &ModelConfig::eos_token_ids)
-      .def_rw("bos_token_id", &ModelConfig::bos_token_id);
-}
-
 }  // namespace
 
 void bind_model(nb::module_& m) {
-  bind_config(m);
   nb::class_<GgufFile>(m, "GgufFile", "A GGUF file: header parsed and checked, tensors mapped.")
       .def(nb::init<const std::string&>(), nb::arg("path"), nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("version", &GgufFile::version)
       .def("metadata", &gguf_metadata, "All metadata: str, int, float, bool and lists; bytes where text is not UTF-8.")
       .def("tensors", &gguf_tensors, "(name, shape outermost first, format, bytes) of every tensor, in file order.");
   nb::class_<WeightFiles>(m, "WeightFiles", "Named tensors of a checkpoint under Hugging Face's names.")
-      .def_static("open_gguf", &open_gguf_weights, nb::arg("gguf"), nb::call_guard<nb::gil_scoped_release>())
+      .def_static("open_gguf", &open_gguf_weights, nb::arg("gguf"), nb::arg("names") = NameMap(),
+                  nb::call_guard<nb::gil_scoped_release>(),
+                  "names: GGUF's name to Hugging Face's, without the kind and with * for the layer.")
       .def_static(
-          "open_gguf", [](const std::string& path) { return open_gguf_weights(GgufFile(path)); }, nb::arg("path"),
-          nb::call_guard<nb::gil_scoped_release>())
+          "open_gguf",
+          [](const std::string& path, const NameMap& names) { return open_gguf_weights(GgufFile(path), names); },
+          nb::arg("path"), nb::arg("names") = NameMap(), nb::call_guard<nb::gil_scoped_release>())
       .def_static("open_safetensors", &weights_from_safetensors, nb::arg("files"),
                   "files: (path, offset of the data section, [(name, dtype, shape, begin, end)]) of every shard.")
       .def_static("from_tensors", &weights_from_tensors, nb::arg("tensors"),
@@ -212,7 +178,6 @@ void bind_model(nb::module_& m) {
       .def("tensors", &weight_infos, "(name, shape, format, bytes) of every tensor, by name.")
       .def("read_vector", &read_vector, nb::arg("name"), "A dense vector (a norm, a bias), copied as float32.")
       .def_prop_ro("file_bytes", &WeightFiles::file_bytes, "Bytes of all tensors as they lie in the files.");
-  m.def("gguf_architectures", &gguf_architectures, "Architectures whose GGUF files can be read.");
 }
 
 }  // namespace octavo

@@ -79,13 +79,22 @@ class ModelRunner {
     for (int i = 0; i < n; ++i) {
       slots[i] = block_table_[(first + i) / block_size_] * block_size_ + (first + i) % block_size_;
     }
-    const AttentionRow row{0, n, first, block_table_.data()};
-    const ForwardBatch::Group group{slots.data(), {&row, 1}};
+    std::vector<std::vector<int32_t>> tables;
+    std::vector<AttentionRow> rows;
+    for (const KvGroup& group : decoder_.kv_groups()) {
+      // What has left the window is not there.
+      std::vector<int32_t>& table = tables.emplace_back(block_table_);
+      const int seen = group.retain == Retain::kWindow ? std::max(0, first - group.window + 1) / block_size_ : 0;
+      std::fill_n(table.begin(), seen, -1);
+      rows.push_back({0, n, first, table.data()});
+    }
+    std::vector<ForwardBatch::Group> groups;
+    for (const AttentionRow& row : rows) groups.push_back({slots.data(), {&row, 1}});
     ForwardBatch batch;
     batch.num_tokens = n;
     batch.tokens = ids;
     batch.positions = positions.data();
-    batch.groups = {&group, 1};
+    batch.groups = groups;
     batch.logit_tokens = wanted;
     batch.logits = logits;
     decoder_.forward(*queue_, batch, pool_views_);

@@ -1,27 +1,29 @@
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "model/rope_config.h"
+#include "model/tensor_names.h"
 #include "ops/kv_group.h"
 
 namespace octavo {
 
-struct RopeConfig {
-  float theta = 10000.0f;
-  int rotary_dim = 0;
-  enum class Scaling : uint8_t { kNone, kLinear, kLlama3 } scaling = Scaling::kNone;
-  float factor = 1.0f;
-  float low_freq_factor = 1.0f;     // kLlama3
-  float high_freq_factor = 4.0f;    // kLlama3
-  int original_max_positions = 0;   // kLlama3
-  std::vector<float> freq_factors;  // [rotary_dim / 2] divides each inverse frequency, or empty (GGUF's rope_freqs)
+enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu };  // of the gate, which is multiplied by up
+
+// RMSNorm of q and k before the rotation: each head by itself, or all heads of a token together.
+enum class QkNorm : uint8_t { kNone, kHead, kTogether };
+
+enum class LayerRope : uint8_t { kNone, kGlobal, kLocal };
+
+struct LayerConfig {
+  int window = 0;  // positions that a token sees, its own included; 0: all
+  LayerRope rope = LayerRope::kGlobal;
 };
 
 // A decoder, described by its configuration whichever file it came from.
 struct ModelConfig {
-  std::string architecture;  // "llama"
+  std::string architecture;  // the family's name, for messages
   int num_layers = 0;
   int hidden = 0;
   int intermediate = 0;
@@ -30,16 +32,43 @@ struct ModelConfig {
   int head_dim = 0;
   int vocab = 0;
   int max_positions = 0;
+  std::vector<LayerConfig> layers;  // [num_layers], or empty: all alike, without a window
+
   float norm_eps = 1e-5f;
-  bool tied_embeddings = false;
+  float norm_offset = 0.0f;  // added to the weights of every norm
+  bool pre_norm = true;      // of a sublayer's input
+  bool post_norm = false;    // of what a sublayer adds to the residual stream
+  QkNorm qk_norm = QkNorm::kNone;
   bool attention_bias = false;         // q, k and v
   bool attention_output_bias = false;  // o
+  bool attention_sinks = false;        // a learned score per head that takes part in the softmax and has no value
   bool mlp_bias = false;
-  RopeConfig rope;
+  Activation activation = Activation::kSilu;
+
+  float embedding_scale = 1.0f;
+  float residual_scale = 1.0f;     // of what a sublayer adds
+  float attention_scale = 0.0f;    // of q k; 0: 1 / sqrt(head_dim)
+  float attention_softcap = 0.0f;  // 0: off; else scores become softcap * tanh(score / softcap)
+  float logit_scale = 1.0f;
+  float logit_softcap = 0.0f;  // 0: off
+
+  RopeConfig rope;        // of the layers with LayerRope::kGlobal
+  RopeConfig local_rope;  // of those with kLocal
+  // The file pairs dimension 2i of a head with 2i + 1; else i with i + rotary_dim / 2, as the engine does. Rows of q
+  // and k are reordered when they are packed.
+  bool rope_interleaved = false;
+
+  bool tied_embeddings = false;
+  TensorNames names;
   std::vector<int32_t> eos_token_ids;
   int32_t bos_token_id = -1;
+
+  LayerConfig layer(int index) const { return layers.empty() ? LayerConfig{} : layers[index]; }
 };
 
 void check_config(const ModelConfig& config);  // Error(kInvalidArgument, field, ...) for what no decoder can have
+
+// Layers that keep positions equally long share a group: first those that keep all, then by window.
+std::vector<KvGroup> make_kv_groups(const ModelConfig& config, DType dtype);
 
 }  // namespace octavo

@@ -20,6 +20,22 @@ const ModelConfig& checked(const ModelConfig& config) {
   return config;
 }
 
+Prologue gated(Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return Prologue::kSiluMul;
+    case Activation::kGeluTanh:
+      return Prologue::kGeluTanhMul;
+    case Activation::kClampedSilu:
+      return Prologue::kClampedSiluMul;
+  }
+  return Prologue::kSiluMul;
+}
+
+bool has_local_rope(const ModelConfig& config) {
+  return std::ranges::any_of(config.layers, [](const LayerConfig& l) { return l.rope == LayerRope::kLocal; });
+}
+
 int at_least_one(const char* field, int value) {
   if (value >= 1) return value;
   throw Error(ErrorCode::kInvalidArgument, field, cat(field, " must be at least 1, got ", value));
@@ -36,22 +52,23 @@ Decoder::Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend
       q_width_(config.heads * config.head_dim),
       kv_width_(config.kv_heads * config.head_dim),
       qkv_width_(q_width_ + 2 * kv_width_),
-      attention_scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))),
+      attention_scale_(config.attention_scale != 0.0f
+                           ? config.attention_scale
+                           : static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))),
+      kv_groups_(make_kv_groups(config, kv_dtype)),
+      cache_places_(config.num_layers),
       weights_(load_decoder_weights(config, files, backend, queue)),
       rope_(make_rope_table(config.rope, max_positions)),
       x_(activations(max_tokens, config.hidden)),
-      projected_(activations(max_tokens, std::max(qkv_width_, 2 * config.intermediate))),
+      projected_(activations(max_tokens, std::max({qkv_width_, 2 * config.intermediate, config.hidden}))),
       mixed_(activations(max_tokens, std::max(q_width_, config.hidden))) {
-  KvGroup group;
-  group.kv_heads = config.kv_heads;
-  group.k_dim = group.v_dim = config.head_dim;
-  group.dtype = kv_dtype;
-  for (int layer = 0; layer < config.num_layers; ++layer) {
-    group.layers.push_back(layer);
-    cache_places_.push_back({0, layer});
+  if (has_local_rope(config)) local_rope_ = make_rope_table(config.local_rope, max_positions);
+  for (size_t group = 0; group < kv_groups_.size(); ++group) {
+    const std::vector<int>& layers = kv_groups_[group].layers;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      cache_places_[layers[i]] = {static_cast<int>(group), static_cast<int>(i)};
+    }
   }
-  kv_groups_.push_back(std::move(group));
-
   WorkspaceLimits limits;
   limits.max_tokens = max_tokens;
   limits.max_k = std::max({config.hidden, q_width_, config.intermediate});
@@ -68,6 +85,7 @@ void Decoder::forward(Queue& queue, const ForwardBatch& batch, std::span<KvPool*
   embed.table = weights_.embedding.get();
   embed.ids = batch.tokens;
   embed.num_tokens = batch.num_tokens;
+  embed.scale = config_.embedding_scale;
   embed.out = x_.as<float>();
   backend_.embed(queue, embed);
   for (int layer = 0; layer < config_.num_layers; ++layer) {
@@ -89,37 +107,84 @@ void Decoder::check(const ForwardBatch& batch, std::span<KvPool* const> pools) c
   }
 }
 
-// y = rms_norm(x) * linear + bias
-LinearParams Decoder::normed_linear(const LinearWeights& linear, const std::vector<float>& norm, int num_tokens,
-                                    float* y) const {
+// y = linear of x, or of rms_norm(x) where sublayers norm their input
+LinearParams Decoder::input_linear(const LinearWeights& linear, const std::vector<float>& norm, int num_tokens,
+                                   float* y) const {
   LinearParams p;
   p.weight = linear.weight.get();
   p.x = x_.as<float>();
   p.ldx = config_.hidden;
   p.m = num_tokens;
-  p.prologue = Prologue::kRmsNorm;
-  p.norm_weight = norm.data();
-  p.eps = config_.norm_eps;
+  if (config_.pre_norm) {
+    p.prologue = Prologue::kRmsNorm;
+    p.norm_weight = norm.data();
+    p.eps = config_.norm_eps;
+  }
   p.bias = linear.bias_data();
   p.y = y;
   p.ldy = linear.weight->n();
   return p;
 }
 
+// The last linear of a sublayer, onto the residual stream. scratch: [num_tokens, hidden], not its input.
+void Decoder::add_output(Queue& queue, LinearParams linear, const std::vector<float>& post_norm, float* scratch) {
+  const bool plain = !config_.post_norm && config_.residual_scale == 1.0f;
+  linear.accumulate = plain;
+  linear.y = plain ? x_.as<float>() : scratch;
+  linear.ldy = config_.hidden;
+  backend_.linear(queue, linear);
+  if (plain) return;
+  ResidualAddParams add;
+  add.x = x_.as<float>();
+  add.y = scratch;
+  add.ldx = add.ldy = add.dim = config_.hidden;
+  add.norm_weight = config_.post_norm ? post_norm.data() : nullptr;
+  add.eps = config_.norm_eps;
+  add.scale = config_.residual_scale;
+  add.rows = linear.m;
+  backend_.residual_add(queue, add);
+}
+
+const float* Decoder::rope_table(LayerRope rope) const {
+  switch (rope) {
+    case LayerRope::kNone:
+      return nullptr;
+    case LayerRope::kGlobal:
+      return rope_.as<float>();
+    case LayerRope::kLocal:
+      return local_rope_.as<float>();
+  }
+  return nullptr;
+}
+
 void Decoder::attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer) {
   const LayerWeights& weights = weights_.layers[layer];
+  float* qkv = projected_.as<float>();
+  backend_.linear(queue, input_linear(weights.qkv, weights.attention_norm, batch.num_tokens, qkv));
+  attend(queue, batch, pools, layer, qkv);
+  LinearParams out;
+  out.weight = weights.out.weight.get();
+  out.x = mixed_.as<float>();
+  out.ldx = q_width_;
+  out.m = batch.num_tokens;
+  out.bias = weights.out.bias_data();
+  add_output(queue, out, weights.attention_post_norm, qkv);
+}
+
+// Rotates, writes the cache and attends: qkv to mixed_.
+void Decoder::attend(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer, float* qkv) {
+  const LayerWeights& weights = weights_.layers[layer];
+  const LayerConfig kind = config_.layer(layer);
   const CachePlace place = cache_places_[layer];
   const ForwardBatch::Group& group = batch.groups[place.group];
   const KvLayer cache = pools[place.group]->layer(place.index);
-  float* qkv = projected_.as<float>();
-  backend_.linear(queue, normed_linear(weights.qkv, weights.attention_norm, batch.num_tokens, qkv));
 
   RopeWriteParams rope;
   rope.q = qkv;
   rope.k = qkv + q_width_;
   rope.v = qkv + q_width_ + kv_width_;
   rope.ldq = rope.ldk = rope.ldv = qkv_width_;
-  rope.rope = rope_.as<float>();
+  rope.rope = rope_table(kind.rope);
   rope.positions = batch.positions;
   rope.slots = group.slots;
   rope.num_tokens = batch.num_tokens;
@@ -127,6 +192,12 @@ void Decoder::attention_block(Queue& queue, const ForwardBatch& batch, std::span
   rope.kv_heads = config_.kv_heads;
   rope.k_dim = rope.v_dim = config_.head_dim;
   rope.rotary_dim = config_.rope.rotary_dim;
+  if (config_.qk_norm != QkNorm::kNone) {
+    rope.q_norm = weights.q_norm.data();
+    rope.k_norm = weights.k_norm.data();
+    rope.norm_heads_together = config_.qk_norm == QkNorm::kTogether;
+    rope.norm_eps = config_.norm_eps;
+  }
   rope.cache = cache;
   backend_.rope_write(queue, rope);
 
@@ -137,41 +208,32 @@ void Decoder::attention_block(Queue& queue, const ForwardBatch& batch, std::span
   attention.ldo = q_width_;
   attention.rows = group.rows.data();
   attention.num_rows = static_cast<int>(group.rows.size());
-  attention.prefix_groups = batch.prefix_groups.data();
-  attention.num_prefix_groups = static_cast<int>(batch.prefix_groups.size());
+  if (kind.window == 0) {  // a window moves past what prompts have in common
+    attention.prefix_groups = batch.prefix_groups.data();
+    attention.num_prefix_groups = static_cast<int>(batch.prefix_groups.size());
+  }
   attention.heads = config_.heads;
   attention.kv_heads = config_.kv_heads;
   attention.k_dim = attention.v_dim = config_.head_dim;
   attention.scale = attention_scale_;
+  attention.window = kind.window;
+  attention.softcap = config_.attention_softcap;
+  attention.sinks = weights.sinks.empty() ? nullptr : weights.sinks.data();
   attention.cache = cache;
   backend_.attention(queue, attention);
-
-  LinearParams out;
-  out.weight = weights.out.weight.get();
-  out.x = mixed_.as<float>();
-  out.ldx = q_width_;
-  out.m = batch.num_tokens;
-  out.bias = weights.out.bias_data();
-  out.accumulate = true;
-  out.y = x_.as<float>();
-  out.ldy = config_.hidden;
-  backend_.linear(queue, out);
 }
 
 void Decoder::mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights) {
   float* gate_up = projected_.as<float>();
-  backend_.linear(queue, normed_linear(weights.gate_up, weights.mlp_norm, num_tokens, gate_up));
+  backend_.linear(queue, input_linear(weights.gate_up, weights.mlp_norm, num_tokens, gate_up));
   LinearParams down;
   down.weight = weights.down.weight.get();
   down.x = gate_up;
   down.ldx = 2 * config_.intermediate;
   down.m = num_tokens;
-  down.prologue = Prologue::kSiluMul;
+  down.prologue = gated(config_.activation);
   down.bias = weights.down.bias_data();
-  down.accumulate = true;
-  down.y = x_.as<float>();
-  down.ldy = config_.hidden;
-  backend_.linear(queue, down);
+  add_output(queue, down, weights.mlp_post_norm, mixed_.as<float>());
 }
 
 // The head runs once, over just the wanted rows, which are gathered unless they lie together.
@@ -202,6 +264,14 @@ void Decoder::write_logits(Queue& queue, const ForwardBatch& batch) {
   head.y = batch.logits;
   head.ldy = config_.vocab;
   backend_.linear(queue, head);
+  if (config_.logit_scale == 1.0f && config_.logit_softcap == 0.0f) return;
+  ScaleLogitsParams scale;
+  scale.x = batch.logits;
+  scale.rows = wanted;
+  scale.dim = config_.vocab;
+  scale.scale = config_.logit_scale;
+  scale.softcap = config_.logit_softcap;
+  backend_.scale_logits(queue, scale);
 }
 
 }  // namespace octavo

@@ -10,8 +10,8 @@
 
 namespace octavo {
 
-// A pre-norm transformer decoder (RMSNorm, rotary positions, grouped-query attention, SwiGLU), driven by its
-// configuration: a family differs from another by fields, not by a class. Owns packed weights and the activations of
+// A transformer decoder (RMSNorm, rotary positions, grouped-query attention, gated MLP), driven by its configuration: a
+// family differs from another by fields, not by a class. Owns packed weights and the activations of
 // one step; forward() allocates nothing. The backend must outlive it.
 class Decoder {
  public:
@@ -22,6 +22,12 @@ class Decoder {
 
   const ModelConfig& config() const { return config_; }
   const std::vector<KvGroup>& kv_groups() const { return kv_groups_; }
+  // A layer's place in the cache.
+  struct CachePlace {
+    int group;
+    int index;  // into KvGroup::layers
+  };
+  const CachePlace& cache_place(int layer) const { return cache_places_[layer]; }
   const DecoderWeights& weights() const { return weights_; }
   int max_tokens() const { return max_tokens_; }
   int max_positions() const { return max_positions_; }
@@ -30,18 +36,15 @@ class Decoder {
   void forward(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools);
 
  private:
-  // A layer's place in the cache.
-  struct CachePlace {
-    int group;
-    int index;  // into KvGroup::layers
-  };
-
   void check(const ForwardBatch& batch, std::span<KvPool* const> pools) const;
   void attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer);
+  void attend(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer, float* qkv);
   void mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights);
   void write_logits(Queue& queue, const ForwardBatch& batch);
-  LinearParams normed_linear(const LinearWeights& linear, const std::vector<float>& norm, int num_tokens,
-                             float* y) const;
+  LinearParams input_linear(const LinearWeights& linear, const std::vector<float>& norm, int num_tokens,
+                            float* y) const;
+  void add_output(Queue& queue, LinearParams linear, const std::vector<float>& post_norm, float* scratch);
+  const float* rope_table(LayerRope rope) const;
 
   ModelConfig config_;
   Backend& backend_;
@@ -52,9 +55,9 @@ class Decoder {
   std::vector<KvGroup> kv_groups_;
   std::vector<CachePlace> cache_places_;  // [num_layers]
   DecoderWeights weights_;
-  Buffer rope_;
+  Buffer rope_, local_rope_;
   Buffer x_;          // [max_tokens, hidden], the residual stream
-  Buffer projected_;  // [max_tokens, max(qkv_width, 2 * intermediate)]
+  Buffer projected_;  // [max_tokens, max(qkv_width, 2 * intermediate, hidden)]
   Buffer mixed_;      // [max_tokens, max(q_width, hidden)]: attention's output; rows gathered for the head
 };
 

@@ -18,12 +18,18 @@ struct LinearWeights {
 };
 
 struct LayerWeights {
+  // A vector that the architecture has not is empty.
   std::vector<float> attention_norm;  // [hidden]
   LinearWeights qkv;                  // rows: q heads, k heads, v heads
+  std::vector<float> q_norm;          // [head_dim], or [heads, head_dim] where heads are normalized together
+  std::vector<float> k_norm;          // likewise
+  std::vector<float> sinks;           // [heads]
   LinearWeights out;
-  std::vector<float> mlp_norm;  // [hidden]
-  LinearWeights gate_up;        // rows: gate, up
+  std::vector<float> attention_post_norm;  // [hidden]
+  std::vector<float> mlp_norm;             // [hidden]
+  LinearWeights gate_up;                   // rows: gate, up
   LinearWeights down;
+  std::vector<float> mlp_post_norm;  // [hidden]
 };
 
 // Where a tensor of the checkpoint went: rows [first_row, first_row + rows) of a packed matrix, or a vector.

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,12 +25,10 @@ struct SafetensorsFile {
   std::vector<SafetensorsRecord> tensors;
 };
 
-// Architectures whose GGUF tensors can be read under Hugging Face's names.
-std::vector<std::string> gguf_architectures();
-
-// GGUF names are mapped, q and k rows put back into Hugging Face's order. Error(kUnsupported, ...) for an architecture
-// or a tensor type that is not there, naming those that are.
-std::unique_ptr<WeightFiles> open_gguf_weights(const GgufFile& gguf);
+// names: GGUF's name of a tensor, without its kind and with "*" for the layer, to the one it gets ("blk.*.attn_q" to
+// "model.layers.*.self_attn.q_proj"). Error(kUnsupported, ...) for a tensor type that is not there, naming those that
+// are.
+std::unique_ptr<WeightFiles> open_gguf_weights(const GgufFile& gguf, const std::map<std::string, std::string>& names);
 
 // The headers were read by the caller; every record is checked again: bounds, overlap, shape against bytes, names.
 std::unique_ptr<WeightFiles> open_safetensors_weights(const std::vector<SafetensorsFile>& files);

@@ -13,22 +13,6 @@ bool has_shape(const std::vector<int64_t>& shape, int n, int k) {
   return shape.size() == 1 && (n == 1 || k == 1) && shape[0] == int64_t{n} * k;
 }
 
-std::vector<int32_t> undo_interleave(const StoredTensor& t, int rows) {
-  if (rows % (int64_t{2} * t.interleaved_heads) != 0) {
-    throw Error(
-        ErrorCode::kCorruptFile, t.info.name,
-        cat(t.info.name, " has ", rows, " rows, not an even number for each of ", t.interleaved_heads, " heads"));
-  }
-  const int head_dim = rows / t.interleaved_heads;
-  const int half = head_dim / 2;
-  std::vector<int32_t> order(rows);
-  for (int row = 0; row < rows; ++row) {
-    const int head = row / head_dim, i = row % head_dim;
-    order[row] = head * head_dim + 2 * (i % half) + i / half;
-  }
-  return order;
-}
-
 }  // namespace
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -75,7 +59,6 @@ MatrixSource TensorTable::matrix(const std::string& name, int n, int k) const {
   source.k = k;
   source.data = t.data;
   source.row_bytes = static_cast<size_t>(k / format.block) * format.block_bytes;
-  if (t.interleaved_heads > 0) source.row_order = undo_interleave(t, n);
   if (t.file) t.file->prefetch(t.data, t.info.bytes);
   return source;
 }

@@ -15,9 +15,6 @@ struct StoredTensor {
   const std::byte* data = nullptr;
   std::shared_ptr<MappedFile> file;   // null: the caller's memory
   std::shared_ptr<const void> owner;  // keeps other memory alive until the table's end
-  // > 0: the rows are this many heads whose halves are interleaved, row 2i + j of a head being row j * half + i of
-  // Hugging Face's (how GGUF writers store q and k of the llama architecture).
-  int interleaved_heads = 0;
 };
 
 // The one implementation of WeightFiles: openers fill it from their kind of file.

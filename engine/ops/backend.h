@@ -72,6 +72,8 @@ class Backend {
   virtual void rope_write(Queue& queue, const RopeWriteParams& p) = 0;
   virtual void attention(Queue& queue, const AttentionParams& p) = 0;
   virtual void silu_mul(Queue& queue, const SiluMulParams& p) = 0;
+  virtual void residual_add(Queue& queue, const ResidualAddParams& p) = 0;
+  virtual void scale_logits(Queue& queue, const ScaleLogitsParams& p) = 0;
   virtual void gather_rows(Queue& queue, const GatherRowsParams& p) = 0;
   virtual void copy_blocks(Queue& queue, const CopyBlocksParams& p) = 0;
 };

@@ -28,16 +28,18 @@ struct RmsNormParams {
   int64_t ldo = 0;
 };
 
-// What happens to a row of x while linear() reads it.
+// What happens to a row of x while linear() reads it. In the last three x is [m, 2k]: g = x[:, :k], u = x[:, k:].
 enum class Prologue : uint8_t {
   kNone,
-  kRmsNorm,  // x * rsqrt(mean(x^2) + eps) * norm_weight
-  kSiluMul,  // x is [m, 2k]: silu(x[:, :k]) * x[:, k:]
+  kRmsNorm,         // x * rsqrt(mean(x^2) + eps) * norm_weight
+  kSiluMul,         // silu(g) * u
+  kGeluTanhMul,     // gelu(g) * u, gelu by its tanh approximation
+  kClampedSiluMul,  // g * sigmoid(1.702 g) * (u + 1), g at most 7 and u within [-7, 7]
 };
 
 struct LinearParams {
   const PackedWeight* weight = nullptr;  // [n, k]
-  const float* x = nullptr;              // [m, k] (kSiluMul: [m, 2k]), row stride ldx
+  const float* x = nullptr;              // [m, k] or [m, 2k], row stride ldx
   int64_t ldx = 0;
   int m = 0;
   Prologue prologue = Prologue::kNone;
@@ -49,7 +51,8 @@ struct LinearParams {
   int64_t ldy = 0;
 };
 
-// Rotates q and k in place (halves layout: dimension i pairs with i + rotary_dim / 2) and writes k and v to the cache.
+// Normalizes and rotates q and k in place (halves layout: dimension i pairs with i + rotary_dim / 2) and writes k and v
+// to the cache.
 struct RopeWriteParams {
   float* q = nullptr;  // [num_tokens, heads, k_dim], token stride ldq
   int64_t ldq = 0;
@@ -67,6 +70,12 @@ struct RopeWriteParams {
   int k_dim = 0;
   int v_dim = 0;
   int rotary_dim = 0;
+  // RMSNorm before the rotation, or null. Each head by itself with weights [k_dim], or all heads of a token together
+  // with weights [heads, k_dim] and [kv_heads, k_dim].
+  const float* q_norm = nullptr;
+  const float* k_norm = nullptr;
+  bool norm_heads_together = false;
+  float norm_eps = 1e-5f;
   KvLayer cache;
 };
 
@@ -106,6 +115,28 @@ struct AttentionParams {
   float softcap = 0.0f;          // 0: off; else softcap * tanh(score / softcap)
   const float* sinks = nullptr;  // [heads] or null
   KvLayer cache;
+};
+
+// x += scale * y, or scale * rms_norm(y): what a sublayer adds to the residual stream. y is overwritten.
+struct ResidualAddParams {
+  float* x = nullptr;  // [rows, dim], row stride ldx
+  int64_t ldx = 0;
+  float* y = nullptr;  // [rows, dim], row stride ldy
+  int64_t ldy = 0;
+  const float* norm_weight = nullptr;  // [dim], or null: no norm
+  float eps = 1e-5f;
+  float scale = 1.0f;
+  int rows = 0;
+  int dim = 0;
+};
+
+// x = softcap * tanh(scale * x / softcap) in place; softcap 0: x = scale * x.
+struct ScaleLogitsParams {
+  float* x = nullptr;  // [rows, dim], rows one after the other
+  int rows = 0;
+  int dim = 0;
+  float scale = 1.0f;
+  float softcap = 0.0f;
 };
 
 struct SiluMulParams {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
+#include "runtime/group_blocks.h"
 #include "sample/check_params.h"
 
 namespace octavo {
@@ -47,13 +48,21 @@ Engine::Engine(ModelConfig config, std::shared_ptr<WeightFiles> weights, EngineO
   ModelHostOptions host;
   host.threads = options_.threads;
   host.block_size = options_.block_size;
-  host.num_blocks = options_.num_blocks;
   host.kv_dtype = options_.kv_dtype;
   host.max_tokens = options_.max_num_batched_tokens;
   host.max_seqs = options_.max_num_seqs;
   host.max_model_len = options_.max_model_len;
   sched_config_.block_size = options_.block_size;
-  sched_config_.groups.assign(1, CacheGroup{options_.num_blocks, RetainBlocks::kAll, 0});
+  check_config(config_);
+  const std::vector<KvGroup> groups = make_kv_groups(config_, options_.kv_dtype);
+  host.group_blocks = group_blocks(groups, options_.num_blocks, options_.block_size, options_.max_num_seqs,
+                                   options_.max_num_batched_tokens);
+  sched_config_.groups.clear();
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const bool window = groups[g].retain == Retain::kWindow;
+    sched_config_.groups.push_back(
+        {host.group_blocks[g], window ? RetainBlocks::kWindow : RetainBlocks::kAll, groups[g].window});
+  }
   sched_config_.max_tokens_per_step = options_.max_num_batched_tokens;
   sched_config_.max_seqs = options_.max_num_seqs;
   sched_config_.max_model_len = options_.max_model_len;

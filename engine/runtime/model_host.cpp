@@ -11,9 +11,10 @@ ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> wei
   decoder_ = std::make_unique<Decoder>(config, *weights, *backend_, *queue_, options.kv_dtype, options.max_tokens,
                                        options.max_model_len);
   std::vector<KvPool*> pools;
-  for (const KvGroup& group : decoder_->kv_groups()) {
-    kv_bytes_per_block_ += backend_->kv_bytes(group, options.block_size);
-    pools_.push_back(backend_->make_kv_pool(group, options.block_size, options.num_blocks));
+  const std::vector<KvGroup>& groups = decoder_->kv_groups();
+  for (size_t g = 0; g < groups.size(); ++g) {
+    kv_bytes_per_block_ += backend_->kv_bytes(groups[g], options.block_size);
+    pools_.push_back(backend_->make_kv_pool(groups[g], options.block_size, options.group_blocks.at(g)));
     pools.push_back(pools_.back().get());
   }
   LocalExecutor::Limits limits;
@@ -25,5 +26,11 @@ ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> wei
 }
 
 ModelHost::~ModelHost() = default;
+
+size_t ModelHost::kv_bytes() const {
+  size_t total = 0;
+  for (const auto& pool : pools_) total += pool->bytes();
+  return total;
+}
 
 }  // namespace octavo

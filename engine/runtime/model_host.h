@@ -13,7 +13,7 @@ namespace octavo {
 struct ModelHostOptions {
   int threads = 0;
   int block_size = 16;
-  int num_blocks = 0;
+  std::vector<int> group_blocks;  // one per KV group
   DType kv_dtype = DType::kF16;
   int max_tokens = 0;  // tokens per step
   int max_seqs = 0;
@@ -31,7 +31,8 @@ class ModelHost {
   Decoder& decoder() const { return *decoder_; }
   const std::vector<std::unique_ptr<KvPool>>& pools() const { return pools_; }
   int threads() const { return threads_; }
-  size_t kv_bytes_per_block() const { return kv_bytes_per_block_; }
+  size_t kv_bytes_per_block() const { return kv_bytes_per_block_; }  // all groups together
+  size_t kv_bytes() const;                                           // of the pools
   size_t file_bytes() const { return file_bytes_; }
 
  private:

@@ -233,9 +233,17 @@ def load(args: EngineArgs) -> LoadedModel:
     checkpoint = _open(args)
     config = checkpoint.config
     max_model_len = _window(args, config.max_positions)
-    per_token = describe(checkpoint, args.kv_dtype).kv_bytes_per_token
+    step_tokens = max(args.max_num_batched_tokens, args.max_num_seqs)
+    if not args.enable_chunked_prefill:
+        step_tokens = max(step_tokens, max_model_len)
     blocks = memory.num_blocks(
-        bytes_per_block=per_token * args.block_size,
+        groups=_engine.kv_groups(
+            config,
+            kv_dtype=args.kv_dtype,
+            block_size=args.block_size,
+            max_num_seqs=args.max_num_seqs,
+            max_num_batched_tokens=step_tokens,
+        ),
         block_size=args.block_size,
         max_model_len=max_model_len,
         weight_bytes=checkpoint.weights.file_bytes,
@@ -243,7 +251,6 @@ def load(args: EngineArgs) -> LoadedModel:
         cache_bytes=args.kv_cache_memory,
         blocks=args.num_gpu_blocks_override,
     )
-    step_tokens = args.max_num_batched_tokens
     with ThreadPoolExecutor(1, thread_name_prefix="octavo-tokenizer") as pool:
         building: Future[Tokenizer | None] = pool.submit(_build_tokenizer, args, checkpoint)
         engine = _engine.Engine(
@@ -254,9 +261,7 @@ def load(args: EngineArgs) -> LoadedModel:
             kv_dtype=args.kv_dtype,
             num_blocks=blocks,
             max_num_seqs=args.max_num_seqs,
-            max_num_batched_tokens=step_tokens
-            if args.enable_chunked_prefill
-            else max(step_tokens, max_model_len),
+            max_num_batched_tokens=step_tokens,
             enable_prefix_caching=args.enable_prefix_caching,
             threads=args.threads,
         )

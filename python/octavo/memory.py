@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from octavo.errors import InvalidArgumentError
@@ -61,7 +61,7 @@ def _cgroup_limits(own: Path, root: Path) -> Iterator[int]:
 
 def num_blocks(
     *,
-    bytes_per_block: int,
+    groups: Sequence[tuple[int, int]],
     block_size: int,
     max_model_len: int,
     weight_bytes: int,
@@ -74,7 +74,8 @@ def num_blocks(
     """Blocks of the cache: ``blocks`` if given, else as many as ``cache_bytes`` holds, else a share of the memory.
 
     Args:
-        bytes_per_block: keys and values of ``block_size`` tokens in every layer.
+        groups: for layers that keep positions equally long, the bytes of ``block_size`` tokens and how many blocks
+            they get at most (0: no bound); the first has none.
         weight_bytes: what the model's weights take; part of the share.
         utilization: share of the memory for weights and cache. Without it the cache has room for 32 sequences of
             ``max_model_len``, at most 40 % of the memory.
@@ -84,21 +85,21 @@ def num_blocks(
         InvalidArgumentError: not even two blocks fit, or the machine has less memory; with the numbers.
     """
     if blocks is not None:
-        _check_fits("num_gpu_blocks_override", blocks, blocks * bytes_per_block, installed)
+        _check_fits("num_gpu_blocks_override", blocks, _bytes_of(blocks, groups), installed)
         return blocks
     if cache_bytes is not None:
         _check_fits("kv_cache_memory", cache_bytes, cache_bytes, installed)
-        return _whole_blocks("kv_cache_memory", cache_bytes, bytes_per_block, f"{cache_bytes} bytes")
+        return _whole_blocks("kv_cache_memory", cache_bytes, groups, f"{cache_bytes} bytes")
     available = available_bytes() if available is None else available
     if utilization is not None:
         budget = int(available * utilization) - weight_bytes
         what = f"{utilization} of {available} available bytes less {weight_bytes} bytes of weights"
-        return _whole_blocks("gpu_memory_utilization", budget, bytes_per_block, what)
+        return _whole_blocks("gpu_memory_utilization", budget, groups, what)
     wanted = DEFAULT_SEQUENCES * -(-max_model_len // block_size)
     fitting = _whole_blocks(
         "gpu_memory_utilization",
         int(available * DEFAULT_SHARE),
-        bytes_per_block,
+        groups,
         f"40% of {available} available bytes",
     )
     return min(wanted, fitting)
@@ -114,9 +115,20 @@ def _check_fits(param: str, value: int, size: int, installed: int | None) -> Non
         )
 
 
-def _whole_blocks(param: str, budget: int, bytes_per_block: int, what: str) -> int:
-    count = budget // bytes_per_block
+def _bytes_of(blocks: int, groups: Sequence[tuple[int, int]]) -> int:
+    return sum(size * (min(blocks, most) if most else blocks) for size, most in groups)
+
+
+def _whole_blocks(param: str, budget: int, groups: Sequence[tuple[int, int]], what: str) -> int:
+    # Up to the smallest bound every block costs all groups' bytes, beyond it only those of the others, and so on.
+    count = 0
+    for bound in sorted(most for _, most in groups if most):
+        step = _bytes_of(count + 1, groups) - _bytes_of(count, groups)
+        count = max(count, min(bound, count + (budget - _bytes_of(count, groups)) // step))
+    step = _bytes_of(count + 1, groups) - _bytes_of(count, groups)
+    count += max(0, budget - _bytes_of(count, groups)) // step
     if count < MIN_BLOCKS:
+        bytes_per_block = _bytes_of(1, groups)
         raise InvalidArgumentError(
             f"{param} leaves no room for the cache: {what} must hold at least {MIN_BLOCKS} blocks of "
             f"{bytes_per_block} bytes",
@@ -124,8 +136,8 @@ def _whole_blocks(param: str, budget: int, bytes_per_block: int, what: str) -> i
         )
     if count > MAX_BLOCKS:
         raise InvalidArgumentError(
-            f"{param} is too much: {what} would hold {count} blocks of {bytes_per_block} bytes, at most {MAX_BLOCKS} "
-            "are possible",
+            f"{param} is too much: {what} would hold {count} blocks of {_bytes_of(1, groups)} bytes, at most "
+            f"{MAX_BLOCKS} are possible",
             param=param,
         )
     return count

@@ -62,7 +62,7 @@ def test_this_machine_says_something_sensible() -> None:
 
 
 def blocks(**kwargs: object) -> int:
-    defaults = {"bytes_per_block": 1000, "block_size": 16, "max_model_len": 160, "weight_bytes": 5000}
+    defaults = {"groups": [(1000, 0)], "block_size": 16, "max_model_len": 160, "weight_bytes": 5000}
     return memory.num_blocks(**{**defaults, **kwargs})  # type: ignore[arg-type]
 
 
@@ -72,6 +72,17 @@ def test_the_order_of_precedence() -> None:
     assert blocks(utilization=0.5, available=100_000) == 45  # half, less the weights
     assert blocks(available=10**9) == 32 * 10  # room for 32 full sequences
     assert blocks(available=100_000) == 40  # at most 40 %
+
+
+@pytest.mark.parametrize("budget", [2_240, 10_999, 100_800, 100_999, 120_000, 320_000, 10**6])
+def test_what_bounded_groups_leave_goes_to_the_others(budget: int) -> None:
+    groups = [(1000, 0), (100, 90), (20, 300)]
+    got = blocks(groups=groups, cache_bytes=budget, installed=10**9)
+
+    def used(count: int) -> int:
+        return 1000 * count + 100 * min(count, 90) + 20 * min(count, 300)
+
+    assert used(got) <= budget < used(got + 1)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,12 @@ class CpuBackend final : public Backend {
   void linear(Queue& queue, const LinearParams& p) override { cpu::linear(cpu_queue(queue), kernels_, p); }
   void rms_norm(Queue& queue, const RmsNormParams& p) override { cpu::rms_norm(cpu_queue(queue), kernels_, p); }
   void silu_mul(Queue& queue, const SiluMulParams& p) override { cpu::silu_mul(cpu_queue(queue), kernels_, p); }
+  void residual_add(Queue& queue, const ResidualAddParams& p) override {
+    cpu::residual_add(cpu_queue(queue), kernels_, p);
+  }
+  void scale_logits(Queue& queue, const ScaleLogitsParams& p) override {
+    cpu::scale_logits(cpu_queue(queue), kernels_, p);
+  }
   void rope_write(Queue& queue, const RopeWriteParams& p) override { cpu::rope_write(cpu_queue(queue), kernels_, p); }
   void attention(Queue& queue, const AttentionParams& p) override { cpu::attention(cpu_queue(queue), kernels_, p); }
   void gather_rows(Queue& queue, const GatherRowsParams& p) override { cpu::gather_rows(cpu_queue(queue), p); }

@@ -159,6 +159,14 @@ class Linear {
         kernels_.rows.silu_mul(x, x + k_, k_, out);
         x = out;
         break;
+      case Prologue::kGeluTanhMul:
+        kernels_.rows.gelu_tanh_mul(x, x + k_, k_, out);
+        x = out;
+        break;
+      case Prologue::kClampedSiluMul:
+        kernels_.rows.clamped_silu_mul(x, x + k_, k_, out);
+        x = out;
+        break;
     }
     const auto& quantize = kernels_.linear.quantize;
     if (const auto& form = x_.group8; form.data) {

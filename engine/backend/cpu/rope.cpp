@@ -9,10 +9,20 @@ namespace {
 // Tokens of one tile: neighbours usually share a block, whose cache lines one core should write.
 constexpr int kTokensPerTile = 16;
 
-void rope_write_token(const KvKernels& kernels, const RopeWriteParams& p, int t) {
+void norm_heads(const RowKernels& kernels, const RopeWriteParams& p, float* x, int heads, const float* weight) {
+  if (!weight) return;
+  const int runs = p.norm_heads_together ? 1 : heads;
+  const int width = heads * p.k_dim / runs;
+  for (int i = 0; i < runs; ++i) kernels.rms_norm(x + i * width, weight, p.norm_eps, width, x + i * width);
+}
+
+void rope_write_token(const Kernels& all, const RopeWriteParams& p, int t) {
+  const KvKernels& kernels = all.kv;
   float* q = p.q + t * p.ldq;
   float* k = p.k + t * p.ldk;
   const float* v = p.v + t * p.ldv;
+  norm_heads(all.rows, p, q, p.heads, p.q_norm);
+  norm_heads(all.rows, p, k, p.kv_heads, p.k_norm);
   if (p.rope) {
     const float* cos_sin = p.rope + static_cast<int64_t>(p.positions[t]) * p.rotary_dim;
     for (int h = 0; h < p.heads; ++h) kernels.rotate(q + h * p.k_dim, cos_sin, p.rotary_dim);
@@ -36,7 +46,7 @@ void rope_write_token(const KvKernels& kernels, const RopeWriteParams& p, int t)
 void rope_write(CpuQueue& queue, const Kernels& kernels, const RopeWriteParams& p) {
   queue.pool().run((p.num_tokens + kTokensPerTile - 1) / kTokensPerTile, [&](int tile, int) {
     const int end = std::min(p.num_tokens, (tile + 1) * kTokensPerTile);
-    for (int t = tile * kTokensPerTile; t < end; ++t) rope_write_token(kernels.kv, p, t);
+    for (int t = tile * kTokensPerTile; t < end; ++t) rope_write_token(kernels, p, t);
   });
 }
 

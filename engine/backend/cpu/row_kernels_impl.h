@@ -43,13 +43,50 @@ OCTAVO_INLINE Vec silu(Vec x) {
   return x * (select(x < splat(0.0f), t, one) / (one + t));
 }
 
-void silu_mul(const float* gate, const float* up, int dim, float* out) {
-  int i = 0;
-  for (; i + 8 <= dim; i += 8) store(out + i, silu(load(gate + i)) * load(up + i));
-  if (i < dim) store_part(out + i, silu(load_part(gate + i, dim - i)) * load_part(up + i, dim - i), dim - i);
+// x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2
+OCTAVO_INLINE Vec gelu_tanh(Vec x) {
+  const Vec inner = splat(0.7978845608028654f) * x * fma(splat(0.044715f) * x, x, splat(1.0f));
+  return splat(0.5f) * x * (splat(1.0f) + tanh(inner));
 }
 
-constexpr RowKernels kRowKernels{rms_norm, silu_mul};
+// out = f(a, b) element by element
+template <class F>
+OCTAVO_INLINE void map(const float* a, const float* b, int dim, float* out, F f) {
+  int i = 0;
+  for (; i + 8 <= dim; i += 8) store(out + i, f(load(a + i), load(b + i)));
+  if (i < dim) store_part(out + i, f(load_part(a + i, dim - i), load_part(b + i, dim - i)), dim - i);
+}
+
+void silu_mul(const float* gate, const float* up, int dim, float* out) {
+  map(gate, up, dim, out, [](Vec g, Vec u) { return silu(g) * u; });
+}
+
+void gelu_tanh_mul(const float* gate, const float* up, int dim, float* out) {
+  map(gate, up, dim, out, [](Vec g, Vec u) { return gelu_tanh(g) * u; });
+}
+
+void clamped_silu_mul(const float* gate, const float* up, int dim, float* out) {
+  map(gate, up, dim, out, [](Vec g, Vec u) {
+    const Vec limit = splat(7.0f), alpha = splat(1.702f);
+    const Vec kept = select(g > limit, limit, g);
+    const Vec bounded = select(u > limit, limit, select(u < -limit, -limit, u));
+    return silu(kept * alpha) / alpha * (bounded + splat(1.0f));
+  });
+}
+
+void add_scaled(float* x, const float* y, float scale, int dim) {
+  map(x, y, dim, x, [scale](Vec a, Vec b) { return fma(splat(scale), b, a); });
+}
+
+void scale_and_cap(float* x, float scale, float cap, int dim) {
+  if (cap == 0.0f) {
+    map(x, x, dim, x, [scale](Vec a, Vec) { return a * splat(scale); });
+  } else {
+    map(x, x, dim, x, [scale, cap](Vec a, Vec) { return splat(cap) * tanh(a * splat(scale) / splat(cap)); });
+  }
+}
+
+constexpr RowKernels kRowKernels{rms_norm, silu_mul, gelu_tanh_mul, clamped_silu_mul, add_scaled, scale_and_cap};
 
 }  // namespace
 }  // namespace octavo

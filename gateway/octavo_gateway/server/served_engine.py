@@ -128,7 +128,7 @@ def _summary(loaded: LoadedModel) -> str:
     engine = loaded.engine.info()
     formats = ", ".join(loaded.info.formats)
     tokens = engine["num_blocks"] * engine["block_size"]
-    size = f"{tokens * loaded.info.kv_bytes_per_token / 2**30:.2f} GiB of {engine['kv_dtype']}"
+    size = f"{engine['kv_bytes'] / 2**30:.2f} GiB of {engine['kv_dtype']}"
     threads = f"{engine['threads']} thread{'' if engine['threads'] == 1 else 's'}"
     return (
         f"{loaded.name}: {loaded.info.container} ({formats}), {engine['backend']} {engine['isa']} with {threads}, "

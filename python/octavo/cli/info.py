@@ -50,13 +50,17 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         "parameters": f"{facts['parameters']:,}",
         "shape": f"{facts['layers']} layers, {facts['hidden']} wide, {heads}, vocabulary {facts['vocab']:,}",
         "longest context": f"{facts['max_positions']:,} tokens",
+        "attention": ", ".join(
+            f"{layers} layers see {'all tokens' if window == 0 else f'the last {window:,}'}"
+            for window, layers in facts["windows"].items()
+        ),
         "bytes in file": f"{facts['file_bytes']:,}",
         "cache per token": f"{facts['kv_bytes_per_token']:,} bytes",
     }
     if "weight_bytes" in facts:
         packed, tokens = facts["weight_bytes"], facts["cache_tokens"]
         blocks = f"{facts['num_blocks']:,} blocks of {facts['block_size']}"
-        size = f"{tokens * facts['kv_bytes_per_token']:,} bytes of {facts['kv_dtype']}"
+        size = f"{facts['kv_bytes']:,} bytes of {facts['kv_dtype']}"
         shown |= {
             "bytes packed": f"{packed:,} ({packed / facts['file_bytes']:.2f} x the file's tensors)",
             "cache": f"{tokens:,} tokens fit ({blocks}, {size})",

@@ -10,7 +10,7 @@ from typing import Any
 
 from octavo import _engine
 from octavo.errors import InvalidArgumentError, ModelError
-from octavo.models import safetensors
+from octavo.models import families, safetensors
 from octavo.models.config import from_hugging_face
 from octavo.models.gguf import from_gguf
 
@@ -54,7 +54,8 @@ class ModelInfo:
     vocab: int
     max_positions: int
     tied_embeddings: bool
-    kv_bytes_per_token: int
+    kv_bytes_per_token: int  # in all layers, those included that keep a window only
+    windows: dict[int, int]  # layers by how many tokens they see, 0: all
     file_bytes: int
 
 
@@ -66,8 +67,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """
     if path.is_file():
         gguf = _engine.GgufFile(str(path))
-        weights = _engine.WeightFiles.open_gguf(gguf)
         metadata = gguf.metadata()
+        family = families.of_gguf(metadata.get("general.architecture"), str(path))
+        weights = _engine.WeightFiles.open_gguf(gguf, family.gguf_renames())
         return Checkpoint(path, from_gguf(metadata, weights, source=str(path)), weights, metadata)
     config_path = path / "config.json"
     generation_path = path / "generation_config.json"
@@ -83,6 +85,7 @@ def describe(checkpoint: Checkpoint, kv_dtype: str = "f16") -> ModelInfo:
             f"kv_dtype must be one of {', '.join(KV_DTYPE_BYTES)}, got {kv_dtype!r}", param="kv_dtype"
         )
     config = checkpoint.config
+    windows = Counter(layer.window for layer in config.layers) or {0: config.num_layers}
     formats: Counter[str] = Counter()
     parameters = 0
     for _, shape, fmt, _ in checkpoint.weights.tensors():
@@ -109,6 +112,7 @@ def describe(checkpoint: Checkpoint, kv_dtype: str = "f16") -> ModelInfo:
         * config.kv_heads
         * config.head_dim
         * KV_DTYPE_BYTES[kv_dtype],
+        windows=dict(sorted(windows.items())),
         file_bytes=checkpoint.weights.file_bytes,
     )
 

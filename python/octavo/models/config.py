@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from octavo import _engine
-from octavo.errors import ModelError
+from octavo.models import families
 from octavo.models.fields import Fields
-
-# Hugging Face class → the architecture that computes the same.
-ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama"}
+from octavo.models.rope import set_rope
 
 MAX_WIDTH = 1 << 20  # of any layer: far above every model, far below what overflows
 MAX_VOCAB = 1 << 24
@@ -33,10 +31,12 @@ _NO_EFFECT = frozenset(
         "bad_words_ids",
         "begin_suppress_tokens",
         "bos_token_id",
+        "cache_implementation",
         "chunk_size_feed_forward",
         "decoder_start_token_id",
         "diversity_penalty",
         "do_sample",
+        "embd_pdrop",
         "dtype",
         "early_stopping",
         "eos_token_id",
@@ -53,6 +53,7 @@ _NO_EFFECT = frozenset(
         "pad_token_id",
         "prefix",
         "problem_type",
+        "resid_pdrop",
         "return_dict",
         "sep_token_id",
         "task_specific_params",
@@ -71,16 +72,27 @@ _NO_EFFECT = frozenset(
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "quantization_config": (None,),
     "rope_interleaved": (False, None),
-    "partial_rotary_factor": (1.0, None),
+    "sliding_window": (None,),
     "is_encoder_decoder": (False, None),
     "cross_attention_hidden_size": (None,),
     "attn_logit_softcapping": (None,),
     "final_logit_softcapping": (None,),
     "attention_multiplier": (None,),
     "logits_scaling": (None,),
+    "residual_multiplier": (1.0, None),
+    "embedding_multiplier": (1.0, None),
     "pretraining_tp": (1, None),
+    "clip_qkv": (None,),
+    "num_experts": (0, None),
     "num_local_experts": (0, 1, None),
     "layer_types": (None,),
+}
+
+
+_ACTIVATIONS = {
+    "silu": _engine.Activation.SILU,
+    "swish": _engine.Activation.SILU,
+    "gelu_pytorch_tanh": _engine.Activation.GELU_TANH,
 }
 
 
@@ -97,10 +109,9 @@ def from_hugging_face(
     Raises:
         ModelError: a field is missing, malformed or cannot be honoured (named in ``param``).
     """
-    fields = Fields(config, source)
-    family = _architecture(config, source)
-    out = _engine.ModelConfig()
-    out.architecture = family
+    family = families.of_class(config.get("architectures"), source)
+    fields = Fields({**family.defaults, **config}, source)
+    out = family.new_config(gguf=False)
     out.num_layers = fields.integer("num_hidden_layers", high=MAX_LAYERS)
     out.hidden = fields.integer("hidden_size", high=MAX_WIDTH)
     out.intermediate = fields.integer("intermediate_size", high=MAX_WIDTH)
@@ -112,73 +123,22 @@ def from_hugging_face(
     out.vocab = fields.integer("vocab_size", high=MAX_VOCAB)
     out.max_positions = fields.integer("max_position_embeddings", 2048)
     out.norm_eps = fields.number("rms_norm_eps", 1e-6)
-    fields.only("hidden_act", ("silu", "swish"), "silu")
+    name = "hidden_activation" if "hidden_activation" in fields.values else "hidden_act"
+    out.activation = _ACTIVATIONS[fields.only(name, tuple(_ACTIVATIONS), "silu")]
+    fields.skip(["hidden_act"])  # Gemma's is another word for the same
     out.tied_embeddings = fields.boolean("tie_word_embeddings", False)
     out.attention_bias = out.attention_output_bias = fields.boolean("attention_bias", False)
     out.mlp_bias = fields.boolean("mlp_bias", False)
-    # A Mistral configuration that leaves the field out has a window of 4096.
-    implied_window = (
-        4096 if config.get("model_type") == "mistral" and "sliding_window" not in config else None
-    )
-    fields.only("sliding_window", (None,), implied_window)
-    for name, neutral in _NEUTRAL.items():
-        fields.only(name, neutral, None)
-    out.rope = _rope(fields, out.head_dim, out.max_positions)
+    set_rope(fields, out)
+    family.set_traits(out, gguf=False)
+    family.read(fields, out)
+    for name in set(_NEUTRAL).intersection(fields.unread()):
+        fields.only(name, _NEUTRAL[name], None)
     _token_ids(out, fields, Fields(generation or {}, "generation_config.json"))
     fields.skip(_NO_EFFECT)
     if unknown := fields.unread():
         warnings.warn(f"{source}: fields unknown to octavo are not used: {', '.join(unknown)}", stacklevel=2)
     return out
-
-
-def _architecture(config: Mapping[str, Any], source: str) -> str:
-    names = config.get("architectures")
-    if not isinstance(names, list) or len(names) != 1 or names[0] not in ARCHITECTURES:
-        shown = names[0] if isinstance(names, list) and len(names) == 1 else names
-        raise ModelError(
-            f"{source}: architecture {shown} is not supported; supported: "
-            f"{', '.join(ARCHITECTURES)} (Mistral's without a sliding window)",
-            code="unsupported",
-            param="architectures",
-        )
-    return ARCHITECTURES[names[0]]
-
-
-def _rope(fields: Fields, head_dim: int, max_positions: int) -> _engine.RopeConfig:
-    """transformers 5 writes ``rope_parameters``; older ones ``rope_theta`` and ``rope_scaling``."""
-    rope = _engine.RopeConfig()
-    rope.rotary_dim = head_dim
-    theta = fields.number("rope_theta", 10000.0)
-    older = fields.mapping("rope_scaling")
-    newer = fields.mapping("rope_parameters")
-    name = "rope_parameters" if newer else "rope_scaling"
-    scaling = Fields(newer or older, f"{fields.source}: {name}")
-    rope.theta = scaling.number("rope_theta", theta)
-    scaling.only("partial_rotary_factor", (1.0,), 1.0)
-    kind = scaling.only("type", ("default", "linear", "llama3"), "default")
-    kind = scaling.only("rope_type", ("default", "linear", "llama3"), kind)
-    if kind == "linear":
-        rope.scaling = _engine.RopeConfig.Scaling.LINEAR
-        rope.factor = scaling.number("factor")
-    elif kind == "llama3":
-        rope.scaling = _engine.RopeConfig.Scaling.LLAMA3
-        rope.factor = scaling.number("factor")
-        rope.low_freq_factor = scaling.number("low_freq_factor")
-        rope.high_freq_factor = scaling.number("high_freq_factor")
-        rope.original_max_positions = scaling.integer("original_max_position_embeddings", max_positions)
-        if rope.high_freq_factor <= rope.low_freq_factor:
-            limit = rope.low_freq_factor
-            raise scaling.corrupt(
-                "high_freq_factor", f"must exceed low_freq_factor ({limit}), got {rope.high_freq_factor}"
-            )
-    else:
-        scaling.skip(["original_max_position_embeddings"])
-        scaling.only("factor", (1.0,), 1.0)
-    if unknown := scaling.unread():
-        raise scaling.unsupported(
-            unknown[0], f"is {scaling.values[unknown[0]]!r}, a field rope type {kind} does not have"
-        )
-    return rope
 
 
 def _token_ids(out: _engine.ModelConfig, fields: Fields, generation: Fields) -> None:

@@ -20,10 +20,17 @@ class Fields:
     honoured.
     """
 
-    def __init__(self, values: Mapping[str, Any], source: str) -> None:
+    def __init__(self, values: Mapping[str, Any], source: str, prefix: str = "") -> None:
         self.values = values
         self.source = source
+        self._prefix = prefix
         self._read: set[str] = set()
+
+    def below(self, prefix: str) -> Fields:
+        """The fields whose names begin with ``prefix``, under the rest of their names; what is read there is read."""
+        out = Fields(self.values, self.source, self._prefix + prefix)
+        out._read = self._read
+        return out
 
     def integer(self, name: str, default: Any = _REQUIRED, *, low: int = 1, high: int = 2**31 - 1) -> Any:
         """An integer in [low, high], or ``default``."""
@@ -50,6 +57,30 @@ class Fields:
             raise self.corrupt(name, f"must be true or false, got {value!r}")
         return value
 
+    def numbers(self, name: str) -> list[float]:
+        """A list of finite numbers above 0; empty when missing."""
+        value = self._list(name)
+        for v in value:
+            if isinstance(v, bool) or not isinstance(v, int | float) or not 0 < v < math.inf:
+                raise self.corrupt(name, f"must be a list of finite numbers above 0, got {v!r} in it")
+        return [float(v) for v in value]
+
+    def strings(self, name: str, honoured: Collection[str], size: int) -> list[str]:
+        """A list of ``size`` strings out of a few; empty when missing."""
+        value = self._list(name, size)
+        for v in value:
+            if v not in honoured:
+                raise self.unsupported(name, f"has {v!r}; supported: {', '.join(map(repr, honoured))}")
+        return value
+
+    def flags(self, name: str, size: int) -> list[bool]:
+        """A list of ``size`` zeros and ones; empty when missing."""
+        value = self._list(name, size)
+        for v in value:
+            if v not in (0, 1):
+                raise self.corrupt(name, f"must be a list of 0 and 1, got {v!r} in it")
+        return [bool(v) for v in value]
+
     def mapping(self, name: str) -> Mapping[str, Any]:
         """An object; empty when missing."""
         value = self._take(name, {})
@@ -66,6 +97,13 @@ class Fields:
                 raise self.corrupt(name, f"must be a token id or a list of them, got {value!r}")
         return ids
 
+    def _list(self, name: str, size: int | None = None) -> list[Any]:
+        value = self._take(name, [])
+        if not isinstance(value, list) or (value and size is not None and len(value) != size):
+            shape = "a list" if size is None else f"a list of {size}"
+            raise self.corrupt(name, f"must be {shape}, got {value!r}")
+        return value
+
     def only(self, name: str, honoured: Collection[Any], default: Any) -> Any:
         """A field that has one of a few values here; any other is unsupported."""
         value = self._take(name, default)
@@ -76,21 +114,28 @@ class Fields:
 
     def skip(self, names: Collection[str]) -> None:
         """Fields that do not change what the model computes."""
-        self._read.update(names)
+        self._read.update(self._prefix + name for name in names)
 
     def unread(self) -> list[str]:
         """Names of fields with a value that nobody asked for."""
-        return sorted(k for k, v in self.values.items() if k not in self._read and v is not None)
+        start = len(self._prefix)
+        return sorted(
+            k[start:]
+            for k, v in self.values.items()
+            if k.startswith(self._prefix) and k not in self._read and v is not None
+        )
 
     def corrupt(self, name: str, message: str) -> ModelError:
+        name = self._prefix + name
         return ModelError(f"{self.source}: {name} {message}", code="corrupt_file", param=name)
 
     def unsupported(self, name: str, message: str) -> ModelError:
+        name = self._prefix + name
         return ModelError(f"{self.source}: {name} {message}", code="unsupported", param=name)
 
     def _take(self, name: str, default: Any) -> Any:
-        self._read.add(name)
-        value = self.values.get(name)
+        self._read.add(self._prefix + name)
+        value = self.values.get(self._prefix + name)
         if value is not None:
             return value
         if default is _REQUIRED:

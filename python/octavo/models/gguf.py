@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from octavo import _engine
+from octavo.models import families
 from octavo.models.config import MAX_LAYERS, MAX_VOCAB, MAX_WIDTH
 from octavo.models.fields import Fields
+from octavo.models.rope import yarn_attention_factor
 
+_Scaling = _engine.RopeConfig.Scaling
 _ROPE_FACTORS = "rope_freqs.weight"
-_EMBEDDING = "model.embed_tokens.weight"
+_LONG_FACTORS, _SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
 # Keys below the architecture's prefix that would change the result if they had another value.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "expert_count": (0, None),
@@ -37,60 +40,84 @@ def from_gguf(
     Raises:
         ModelError: a key is missing, malformed or cannot be honoured (named in ``param``).
     """
-    fields = Fields(metadata, source)
-    arch = fields.only("general.architecture", _engine.gguf_architectures(), None)
+    everything = Fields(metadata, source)
+    family = families.of_gguf(metadata.get("general.architecture"), source)
+    fields = everything.below(f"{family.gguf}.")
     shapes = {name: shape for name, shape, _, _ in weights.tensors()}
+    out = family.new_config(gguf=True)
+    names = out.names
 
-    def key(name: str) -> str:
-        return f"{arch}.{name}"
+    def biased(role: str) -> bool:
+        return f"{names.layers}0.{getattr(names, role)}.bias" in shapes
 
-    out = _engine.ModelConfig()
-    out.architecture = arch
-    out.num_layers = fields.integer(key("block_count"), high=MAX_LAYERS)
-    out.hidden = fields.integer(key("embedding_length"), high=MAX_WIDTH)
-    out.intermediate = fields.integer(key("feed_forward_length"), high=MAX_WIDTH)
-    out.heads = fields.integer(key("attention.head_count"), high=MAX_WIDTH)
-    out.kv_heads = fields.integer(key("attention.head_count_kv"), out.heads, high=out.heads)
+    out.num_layers = fields.integer("block_count", high=MAX_LAYERS)
+    out.hidden = fields.integer("embedding_length", high=MAX_WIDTH)
+    out.intermediate = fields.integer("feed_forward_length", high=MAX_WIDTH)
+    out.heads = fields.integer("attention.head_count", high=MAX_WIDTH)
+    out.kv_heads = fields.integer("attention.head_count_kv", out.heads, high=out.heads)
     if out.heads % out.kv_heads:
-        name = key("attention.head_count_kv")
-        raise fields.corrupt(name, f"must divide the {out.heads} heads, got {out.kv_heads}")
-    out.head_dim = fields.integer(key("attention.key_length"), 0, high=MAX_WIDTH) or out.hidden // out.heads
-    fields.only(key("attention.value_length"), (out.head_dim,), out.head_dim)
-    out.max_positions = fields.integer(key("context_length"))
-    out.norm_eps = fields.number(key("attention.layer_norm_rms_epsilon"))
+        raise fields.corrupt(
+            "attention.head_count_kv", f"must divide the {out.heads} heads, got {out.kv_heads}"
+        )
+    out.head_dim = fields.integer("attention.key_length", 0, high=MAX_WIDTH) or out.hidden // out.heads
+    fields.only("attention.value_length", (out.head_dim,), out.head_dim)
+    out.max_positions = fields.integer("context_length")
+    out.norm_eps = fields.number("attention.layer_norm_rms_epsilon")
     # The embedding may have more rows than the vocabulary has tokens.
-    declared = fields.integer(key("vocab_size"), 0, high=MAX_VOCAB)
-    out.vocab = shapes[_EMBEDDING][0] if _EMBEDDING in shapes else declared
-    out.tied_embeddings = "lm_head.weight" not in shapes
-    out.attention_bias = "model.layers.0.self_attn.q_proj.bias" in shapes
-    out.attention_output_bias = "model.layers.0.self_attn.o_proj.bias" in shapes
-    out.mlp_bias = "model.layers.0.mlp.down_proj.bias" in shapes
-    out.rope = _rope(fields, key, out.head_dim)
-    if _ROPE_FACTORS in shapes:
-        out.rope.freq_factors = weights.read_vector(_ROPE_FACTORS).tolist()
-    for name, neutral in _NEUTRAL.items():
-        fields.only(key(name), neutral, None)
-    fields.skip([key(name) for name in _NO_EFFECT])
+    declared = fields.integer("vocab_size", 0, high=MAX_VOCAB)
+    embedding = f"{names.embedding}.weight"
+    out.vocab = shapes[embedding][0] if embedding in shapes else declared
+    out.tied_embeddings = f"{names.head}.weight" not in shapes
+    out.attention_bias = biased("q") or biased("qkv")
+    out.attention_output_bias = biased("out")
+    out.mlp_bias = biased("down")
+    out.rope = _rope(fields, out, weights, shapes)
+    out.rope_interleaved = family.gguf_interleaved
+    family.set_traits(out, gguf=True)
+    family.read_gguf(fields, out)
+    for name in set(_NEUTRAL).intersection(fields.unread()):
+        fields.only(name, _NEUTRAL[name], None)
+    fields.skip(_NO_EFFECT)
     for name in fields.unread():
-        if name.startswith(key("")):
-            raise fields.unsupported(name, f"is {metadata[name]!r}, a key octavo does not know for {arch}")
-    out.eos_token_ids = _end_tokens(fields)
-    bos = fields.token_ids("tokenizer.ggml.bos_token_id")
+        value = metadata[f"{family.gguf}.{name}"]
+        raise fields.unsupported(name, f"is {value!r}, a key octavo does not know for {family.gguf}")
+    out.eos_token_ids = _end_tokens(everything)
+    bos = everything.token_ids("tokenizer.ggml.bos_token_id")
     out.bos_token_id = bos[0] if bos else -1
     return out
 
 
-def _rope(fields: Fields, key: Any, head_dim: int) -> _engine.RopeConfig:
+def _rope(
+    fields: Fields, config: _engine.ModelConfig, weights: _engine.WeightFiles, shapes: Mapping[str, Any]
+) -> _engine.RopeConfig:
     rope = _engine.RopeConfig()
-    # Rows of q and k were interleaved over whole heads, so a narrower rotation would pair other dimensions.
-    rope.rotary_dim = fields.only(key("rope.dimension_count"), (head_dim,), head_dim)
-    rope.theta = fields.number(key("rope.freq_base"), 10000.0)
+    rope.rotary_dim = fields.integer("rope.dimension_count", config.head_dim, low=2, high=config.head_dim)
+    rope.theta = fields.number("rope.freq_base", 10000.0)
     # Without a type, a factor means linear scaling.
-    kind = fields.only(key("rope.scaling.type"), ("none", "linear"), "linear")
-    factor = fields.number(key("rope.scaling.factor"), fields.number(key("rope.scale_linear"), 1.0))
-    fields.skip([key("rope.scaling.original_context_length")])
-    if kind == "linear" and factor != 1.0:
-        rope.scaling = _engine.RopeConfig.Scaling.LINEAR
+    kind = fields.only("rope.scaling.type", ("none", "linear", "yarn", "longrope"), "linear")
+    factor = fields.number("rope.scaling.factor", fields.number("rope.scale_linear", 1.0))
+    trained = fields.integer("rope.scaling.original_context_length", config.max_positions)
+    if _ROPE_FACTORS in shapes:
+        rope.freq_factors = weights.read_vector(_ROPE_FACTORS).tolist()
+    if _LONG_FACTORS in shapes and _SHORT_FACTORS in shapes:
+        rope.scaling = _Scaling.LONGROPE
+        rope.original_max_positions = trained
+        rope.freq_factors = weights.read_vector(_SHORT_FACTORS).tolist()
+        rope.long_factors = weights.read_vector(_LONG_FACTORS).tolist()
+        rope.attention_factor = fields.number("rope.scaling.attn_factor", 1.0)
+    elif kind == "yarn":
+        rope.scaling = _Scaling.YARN
+        rope.factor = factor
+        rope.original_max_positions = trained
+        rope.beta_fast = fields.number("rope.scaling.yarn_beta_fast", 32.0)
+        rope.beta_slow = fields.number("rope.scaling.yarn_beta_slow", 1.0)
+        rope.attention_factor = fields.number("rope.scaling.attn_factor", 1.0) * yarn_attention_factor(factor)
+    elif kind == "longrope":
+        raise fields.corrupt(
+            "rope.scaling.type", f"is 'longrope', but the file has no {_LONG_FACTORS} and {_SHORT_FACTORS}"
+        )
+    elif kind == "linear" and factor != 1.0:
+        rope.scaling = _Scaling.LINEAR
         rope.factor = factor
     return rope
 

@@ -64,16 +64,15 @@ def test_rope_of_old_and_new_transformers_reads_alike(style):
     assert (rope.low_freq_factor, rope.high_freq_factor, rope.original_max_positions) == (1, 4, 256)
 
 
-def test_mistral_without_a_window_is_a_llama_and_with_one_is_refused():
+@pytest.mark.parametrize(("given", "windows"), [({"sliding_window": None}, []), ({"sliding_window": 128}, [128] * 3),
+                                               ({}, [4096] * 3)])  # fmt: skip
+def test_a_mistral_may_have_a_window(given, windows):
     fields = {k: v for k, v in llama().items() if k not in ("model_type", "rope_parameters", "architectures")}
-    config = MistralConfig(**fields | {"sliding_window": None, "architectures": ["MistralForCausalLM"]})
+    config = MistralConfig(**fields | {"architectures": ["MistralForCausalLM"]})
     described = json.loads(config.to_json_string(use_diff=False))
-    assert from_hugging_face(described).architecture == "llama"
-    with pytest.raises(ModelError, match=r"sliding_window is 128; supported: None"):
-        from_hugging_face(described | {"sliding_window": 128})
     del described["sliding_window"]
-    with pytest.raises(ModelError, match=r"sliding_window is 4096"):
-        from_hugging_face(described)
+    c = from_hugging_face(described | given)
+    assert (c.architecture, [layer.window for layer in c.layers]) == ("mistral", windows)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,9 @@ def test_mistral_without_a_window_is_a_llama_and_with_one_is_refused():
         ("architectures", None, "architecture None is not supported"),
         ("hidden_act", "gelu", "hidden_act is 'gelu'; supported: 'silu'"),
         ("quantization_config", {"quant_method": "awq"}, "quantization_config is .*awq"),
-        ("rope_parameters", {"rope_type": "yarn", "factor": 2.0}, "rope_type is 'yarn'; supported: 'default'"),
+        ("sliding_window", 128, "sliding_window is 128; supported: None"),
+    ("rope_parameters", {"rope_type": "ntk", "factor": 2.0}, "rope_type is 'ntk'; supported: 'default'"),
+    ("rope_parameters", {"rope_type": "longrope", "short_factor": [1.0]}, "short_factor must have 8 numbers, got 1"),
         ("rope_parameters", {"rope_type": "linear"}, "factor is missing"),
         ("rope_parameters", {"rope_type": "linear", "factor": 2.0, "beta": 1}, "beta is 1, a field rope type linear"),
         ("rope_parameters", {"rope_type": "default", "factor": 2.0}, "factor is 2.0; supported: 1.0"),
@@ -151,11 +152,12 @@ def test_gguf_rope_factors_and_linear_scaling():
     [
         ("general.architecture", "mamba", "general.architecture is 'mamba'; supported: 'llama'"),
         ("llama.block_count", None, "llama.block_count is missing"),
-        ("llama.rope.scaling.type", "yarn", "llama.rope.scaling.type is 'yarn'"),
-        ("llama.rope.dimension_count", 2, "llama.rope.dimension_count is 2; supported: 4"),
+        ("llama.rope.scaling.type", "ntk", "llama.rope.scaling.type is 'ntk'"),
+        ("llama.rope.scaling.type", "longrope", "the file has no rope_factors_long.weight"),
+        ("llama.rope.dimension_count", 6, "llama.rope.dimension_count must be an integer from 2 to 4, got 6"),
         ("llama.attention.value_length", 8, "llama.attention.value_length is 8; supported: 4"),
         ("llama.expert_count", 8, "llama.expert_count is 8; supported: 0"),
-        ("llama.attention.sliding_window", 4096, "llama.attention.sliding_window is 4096"),
+        ("llama.attention.sliding_window", -1, "llama.attention.sliding_window must be an integer from 0"),
         ("llama.logit_scale", 0.5, "llama.logit_scale is 0.5, a key octavo does not know for llama"),
     ],
 )
