@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ def by_scores(text: str, rank: dict[str, int]) -> list[str]:
     while True:
         unions = [
             (rank[a + b], i)
-            for i, (a, b) in enumerate(zip(symbols, symbols[1:], strict=False))
+            for i, (a, b) in enumerate(itertools.pairwise(symbols))
             if a + b in rank and a in rank and b in rank
         ]
         if not unions:
