@@ -1,0 +1,1 @@
+"""`octavo top`: a server's cache and queue in a terminal."""
