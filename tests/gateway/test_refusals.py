@@ -106,6 +106,23 @@ def refused(fields: dict[str, Any], param: str | None, *, status: int = 400) -> 
         ({"n": 0}, "n"),
         ({"n": 3, "best_of": 2}, "best_of"),
         ({"best_of": 129}, "best_of"),
+        ({"response_format": {"type": "yaml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+            "response_format.json_schema.schema",
+        ),
+        ({"structured_outputs": {"json": {}, "regex": "a"}}, "structured_outputs"),
+        ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"json": "{"}}, "structured_outputs.json"),
+        (
+            {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
+            "structured_outputs",
+        ),
+        (
+            {"structured_outputs": {"json": {"$ref": "#/$defs/n", "$defs": {"n": {"$ref": "#/$defs/n"}}}}},
+            "structured_outputs.json",
+        ),
     ],
 )
 def test_a_value_out_of_range_names_its_field(fields: dict[str, Any], param: str) -> None:
@@ -117,9 +134,6 @@ def test_a_value_out_of_range_names_its_field(fields: dict[str, Any], param: str
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"response_format": {"type": "json_schema"}}, "response_format"),
-        ({"structured_outputs": {"json": {}}}, "structured_outputs"),
         ({"guided_json": {"type": "object"}}, "guided_json"),
         ({"guided_decoding_backend": "x"}, "guided_decoding_backend"),
         ({"functions": [{"name": "f"}]}, "functions"),
@@ -139,7 +153,7 @@ def test_what_is_not_there_yet_is_refused_by_name(fields: dict[str, Any], param:
         {"n": 1, "best_of": 1},
         {"tools": [], "tool_choice": "none", "parallel_tool_calls": True},
         {"tools": None, "tool_choice": "auto"},
-        {"response_format": {"type": "text"}},
+        {"response_format": {"type": "text"}, "structured_outputs": {}},
         {"top_logprobs": 0},
         {"stop": None, "seed": None, "temperature": None, "max_tokens": None},
         {"stop": []},

@@ -20,6 +20,7 @@ from octavo_gateway.api.prompt_logprobs import checked_prompt_logprobs
 from octavo_gateway.api.reasoning import effort_variables
 from octavo_gateway.api.sampling import make_params, sampling_values
 from octavo_gateway.api.sse import DONE, error_event
+from octavo_gateway.api.structure import asked_structure
 from octavo_gateway.api.tools import ToolUse, tool_use
 from octavo_gateway.api.whole_choice import WholeChoice
 from octavo_gateway.protocol.chat import ChatCompletion, ChatCompletionRequest
@@ -114,6 +115,7 @@ class ChatService:
         values["prompt_logprobs"] = checked_prompt_logprobs(
             request.prompt_logprobs, context.settings.max_logprobs
         )
+        structure = asked_structure(request)
         tools = tool_use(request)
         if tools.required:
             raise unsupported("tool_choice", "only 'auto' and 'none' are supported.")
@@ -125,6 +127,7 @@ class ChatService:
         ids = await self._encode(request, tools)
         parser = replace(parser, opened=self._ends_in_thought(ids))
         context.check_budget(len(ids), _asked_tokens(request), renamed["max_tokens"])
+        params = await context.constrained(params, structure)
         generation = context.submit(
             ids, params, request, arrival=arrival, prompt_param="messages", renamed=renamed
         )

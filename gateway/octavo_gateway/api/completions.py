@@ -18,6 +18,7 @@ from octavo_gateway.api.prompt_logprobs import checked_prompt_logprobs, position
 from octavo_gateway.api.prompts import PlainPrompt, read_prompts
 from octavo_gateway.api.sampling import make_params, sampling_values
 from octavo_gateway.api.sse import DONE, error_event, event
+from octavo_gateway.api.structure import asked_structure
 from octavo_gateway.protocol.common import Usage, usage_of
 from octavo_gateway.protocol.completions import (
     Completion,
@@ -228,9 +229,11 @@ class CompletionService:
         tops = (form.prompt_top_logprobs, form.top_logprobs if form.echo else None)
         values["prompt_logprobs"] = max((top for top in tops if top is not None), default=None)
         params = make_params(values, {})
+        structure = asked_structure(request)
         prompts = await read_prompts(context, request)
         for prompt in prompts:
             context.check_budget(len(prompt.ids), request.max_tokens, "max_tokens")
+        params = await context.constrained(params, structure)
         generations: list[Generation] = []
         try:
             for prompt in prompts:

@@ -19,6 +19,7 @@ from octavo_gateway.api.sampling import (
     describe_defaults,
 )
 from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.api.structure import Structure
 from octavo_gateway.api.text import PromptLength, TextWorkers
 from octavo_gateway.protocol.common import GenerationFields
 from octavo_gateway.protocol.errors import (
@@ -90,6 +91,23 @@ class ApiContext:
                 f"the input has {prompt_tokens} tokens and {param} asks for {max_tokens} more",
                 param,
             )
+
+    async def constrained(
+        self, params: SamplingParams, structure: Structure | None, *, start_after: str = ""
+    ) -> SamplingParams:
+        """`params` held to the form that was asked for, compiled off the event loop.
+
+        The form begins after the text `start_after`, or at once where that is empty.
+        """
+        from octavo.errors import OctavoError
+
+        if structure is None:
+            return params
+        try:
+            spec = await self.workers.call(structure.params.spec)
+            return params.with_grammar(await self.engine.compile(spec.after(start_after)))
+        except OctavoError as e:
+            raise structure.error(e) from None
 
     def submit(
         self,

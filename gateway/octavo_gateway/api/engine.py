@@ -10,6 +10,7 @@ from octavo.tool_prompt import HERMES, CallForm
 
 if TYPE_CHECKING:
     from octavo import SamplingParams
+    from octavo.structured import CompiledGrammar, GrammarSpec
 
 # (token, logprob, rank) of the k best at one position, best first.
 TopEntries = Sequence[tuple[int, float, int]]
@@ -117,6 +118,10 @@ class Engine(Protocol):
         self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int
     ) -> TokenStream:
         """Hand a request to the engine. Raises octavo.errors.RefusedError when it is not accepted."""
+        ...
+
+    async def compile(self, spec: GrammarSpec) -> CompiledGrammar:
+        """A grammar that requests can carry. Raises octavo.errors.InvalidArgumentError where it cannot be honoured."""
         ...
 
     def stats(self) -> Mapping[str, Any]: ...

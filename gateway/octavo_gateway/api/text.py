@@ -44,9 +44,13 @@ class TextWorkers:
         from octavo.errors import OctavoError
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return await self.call(work)
         except OctavoError as e:
             raise from_engine(e.code, e.param, str(e)) from None
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """The result of `work`, whatever it raises."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -6,6 +6,7 @@ import msgspec
 
 from octavo_gateway.protocol import fields
 from octavo_gateway.protocol.errors import unsupported
+from octavo_gateway.protocol.structure import ResponseFormat, StructuredOutputs
 
 
 class StreamOptions(msgspec.Struct, kw_only=True):
@@ -48,10 +49,10 @@ class GenerationFields(msgspec.Struct, kw_only=True):
     return_token_ids: bool | None = None
     echo: bool | None = None
     best_of: fields.Choices | None = None
-    # Known, and refused while nothing here serves them.
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    # Known, and refused while nothing here serves it.
     use_beam_search: fields.NotYet | None = None
-    response_format: fields.TextFormat = None
-    structured_outputs: fields.NoStructure = None
 
     @property
     def include_usage(self) -> bool:
@@ -67,10 +68,6 @@ class GenerationFields(msgspec.Struct, kw_only=True):
         """Refuse what is not there yet, unless the value asks for nothing."""
         if self.use_beam_search:
             raise unsupported("use_beam_search", "is not supported by this server.")
-        if self.response_format not in (None, {"type": "text"}):
-            raise unsupported("response_format", "only {'type': 'text'} is supported.")
-        if self.structured_outputs not in (None, {}):
-            raise unsupported("structured_outputs", "is not supported by this server.")
 
 
 class PromptLogprob(msgspec.Struct, kw_only=True):

@@ -118,14 +118,6 @@ Nothing = Annotated[Any, _only(None, [])]
 NoTemplate = Annotated[str | None, _only(None)]
 NoSuffix = Annotated[str, _only("")]
 NotYet = Annotated[bool, _only(False)]
-TextFormat = Annotated[
-    Any,
-    Meta(
-        description="Only plain text is possible here.",
-        extra_json_schema={"enum": [None, {"type": "text"}]},
-    ),
-]
-NoStructure = Annotated[Any, _only(None, {})]
 Modalities = list[Annotated[str, Meta(extra_json_schema={"enum": ["text"]})]]
 Prompt = Annotated[
     _Text | list[_Text | _TokenId | Annotated[list[_TokenId], Meta(extra_json_schema={"minItems": 1})]],

@@ -16,6 +16,7 @@ from octavo_gateway.api.engine import ModelInfo
 if TYPE_CHECKING:
     from octavo.chat import ChatTemplate
     from octavo.sampling_params import SamplingParams
+    from octavo.structured import CompiledGrammar, GrammarSpec
     from octavo.token_stream import TokenStream
 
 
@@ -113,6 +114,9 @@ class ServedEngine:
         self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int
     ) -> TokenStream:
         return self._engine.submit(prompt, params, namespace=namespace, priority=priority)
+
+    async def compile(self, spec: GrammarSpec) -> CompiledGrammar:
+        return await self._engine.model.grammars.compile_soon(spec)
 
     def stats(self) -> dict[str, Any]:
         return self._engine.stats()

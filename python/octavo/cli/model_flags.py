@@ -75,6 +75,30 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         default=_threads_from_environment(),
         help="threads that compute; 0 is one per core; $OCTAVO_THREADS",
     )
+    group.add_argument(
+        "--max-grammar-bytes",
+        type=int,
+        default=EngineArgs.max_grammar_bytes,
+        help="longest schema or grammar of structured output",
+    )
+    group.add_argument(
+        "--grammar-timeout",
+        type=float,
+        default=EngineArgs.grammar_timeout,
+        help="seconds that a request waits for its grammar to compile",
+    )
+    group.add_argument(
+        "--grammar-threads",
+        type=int,
+        default=EngineArgs.grammar_threads,
+        help="threads that compile grammars; each steps back behind the engine",
+    )
+    group.add_argument(
+        "--grammar-cache-size",
+        type=int,
+        default=EngineArgs.grammar_cache_size,
+        help="compiled grammars that are kept, the least recently used goes first",
+    )
 
 
 def _threads_from_environment() -> int:
@@ -105,6 +129,10 @@ def engine_args(flags: argparse.Namespace) -> EngineArgs:
         enable_prefix_caching=not flags.no_prefix_caching,
         enable_chunked_prefill=not flags.no_chunked_prefill,
         threads=flags.threads,
+        max_grammar_bytes=flags.max_grammar_bytes,
+        grammar_timeout=flags.grammar_timeout,
+        grammar_threads=flags.grammar_threads,
+        grammar_cache_size=flags.grammar_cache_size,
     )
 
 

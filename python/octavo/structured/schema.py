@@ -25,9 +25,9 @@ def prepared(given: Any, whitespace: str | None) -> str:
     _check_depth(root)
     if not _productive(root, _productive_references(root), root):
         raise InvalidArgumentError(
-            "json: no finite document fits the schema, since a $ref leads back to itself"
+            "no finite document fits the schema: a $ref leads back to itself"
             if _references(root)
-            else "json: no document fits the schema",
+            else "no document fits the schema",
             param="json",
         )
     options: dict[str, Any] = {"whitespace_flexible": False}
@@ -60,7 +60,7 @@ def _check_depth(root: Any) -> None:
     level, depth = [root], 0
     while level:
         if depth > MAX_DEPTH:
-            raise InvalidArgumentError(f"json: the schema is nested deeper than {MAX_DEPTH}", param="json")
+            raise InvalidArgumentError(f"the schema is nested deeper than {MAX_DEPTH}", param="json")
         level = [child for node in level for child in _children(node)]
         depth += 1
 
