@@ -12,6 +12,7 @@
 #include "model/dense.h"
 #include "model/gguf.h"
 #include "model/open_weights.h"
+#include "model/quantize_on_load.h"
 #include "model/tensor_table.h"
 
 namespace octavo {
@@ -173,6 +174,8 @@ void bind_model(nb::module_& m) {
                   "files: (path, offset of the data section, [(name, dtype, shape, begin, end)]) of every shard.")
       .def_static("from_tensors", &weights_from_tensors, nb::arg("tensors"),
                   "Tensors of the caller (torch, numpy or any DLPack producer on the CPU), kept alive, not copied.")
+      .def_static("quantize_on_load", &quantize_on_load, nb::arg("weights"), nb::arg("quantization"),
+                  "The same tensors, of which dense matrices are quantized while they are packed: \"q8\" or \"q4\".")
       .def("names", &WeightFiles::names)
       .def("__contains__", &WeightFiles::has, nb::arg("name"))
       .def("tensors", &weight_infos, "(name, shape, format, bytes) of every tensor, by name.")

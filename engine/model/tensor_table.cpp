@@ -59,7 +59,10 @@ MatrixSource TensorTable::matrix(const std::string& name, int n, int k) const {
   source.k = k;
   source.data = t.data;
   source.row_bytes = static_cast<size_t>(k / format.block) * format.block_bytes;
-  if (t.file) t.file->prefetch(t.data, t.info.bytes);
+  if (t.file) {
+    t.file->prefetch(t.data, t.info.bytes);
+    source.release = [file = t.file](const std::byte* data, size_t bytes) { file->release(data, bytes); };
+  }
   return source;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,6 +81,10 @@ struct MatrixSource {
   int k = 0;
   const std::byte* data = nullptr;
   size_t row_bytes = 0;
+  // A dense matrix may be quantized while it is packed, to q8_0 or q4_1 as GGUF defines them; k is a multiple of 32.
+  std::optional<WeightFormat> pack_as;
+  // Called when the rows in a range of the data have been read: their pages may go back. Empty: nothing to do.
+  std::function<void(const std::byte* data, size_t bytes)> release;
   std::vector<int32_t>
       row_order;  // empty: identity. Row r of the result is row row_order[r] of the file (q/k un-permutation)
 };

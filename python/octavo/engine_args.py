@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 KV_DTYPES = {"auto": "f16", "f16": "f16", "float16": "f16", "half": "f16", "bf16": "bf16", "bfloat16": "bf16",
              "f32": "f32", "float32": "f32", "float": "f32"}  # fmt: skip
+ON_LOAD = ("q8", "q4")  # quantizations that are made while loading
+STORED = ("gguf", "gptq", "awq", "compressed-tensors", "fp8")  # those that a checkpoint may hold
 _DTYPES = ("auto", "float32", "float", "bfloat16", "float16", "half")
 _FAR = 2**31 - 1
 
@@ -35,7 +37,9 @@ class EngineArgs:
         chat_template: Jinja source, in place of the model's.
         dtype: activations are always float32 and weights stay as precise as in the file, so that each of "auto",
             "float32", "bfloat16" and "float16" is honoured at least.
-        quantization: None or "gguf"; how weights are stored is read from the file.
+        quantization: "q8" or "q4" quantizes the matrices of a float checkpoint while they are loaded: to 8 bits, or to
+            4 with the embedding and the head in 8. Any other name ("gguf", "gptq", "awq", "compressed-tensors",
+            "fp8") must be what the file holds, which is read from it anyway.
         max_model_len: longest prompt plus answer in tokens; the model's own limit by default and at most.
         gpu_memory_utilization: share of the memory for weights and cache, above 0 to 1. On a CPU it is a share of the
             memory that is available within the control group.
@@ -114,9 +118,9 @@ class EngineArgs:
             raise checks.invalid("kv_cache_dtype", self.kv_cache_dtype, "auto, f16, bf16 or f32")
         if str(self.dtype).removeprefix("torch.") not in _DTYPES:
             raise checks.invalid("dtype", self.dtype, f"one of {', '.join(_DTYPES)}")
-        if self.quantization not in (None, "gguf"):
+        if self.quantization not in (None, *ON_LOAD, *STORED):
             raise checks.invalid(
-                "quantization", self.quantization, "None or 'gguf' in this version of octavo"
+                "quantization", self.quantization, f"None or one of {', '.join((*ON_LOAD, *STORED))}"
             )
         if self.generation_config not in ("auto", "vllm"):
             raise checks.invalid("generation_config", self.generation_config, "'auto' or 'vllm'")

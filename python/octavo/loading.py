@@ -230,7 +230,7 @@ def load(args: EngineArgs) -> LoadedModel:
         InvalidArgumentError: an argument does not fit the model or the machine.
     """
     start = time.monotonic()
-    checkpoint = _open(args)
+    checkpoint = _open(args).quantized(args.quantization)
     config = checkpoint.config
     max_model_len = _window(args, config.max_positions)
     step_tokens = max(args.max_num_batched_tokens, args.max_num_seqs)

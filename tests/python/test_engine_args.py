@@ -64,7 +64,7 @@ def test_harmless_keywords() -> None:
         ("speculative_config", {"model": "x"}),
         ("cpu_offload_gb", 4),
         ("enable_lora", True),
-        ("quantization", "awq"),
+        ("quantization", "bitsandbytes"),
         ("dtype", "float8"),
         ("device", "cuda"),
         ("kv_cache_dtype", "fp8"),

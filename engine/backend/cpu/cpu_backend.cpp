@@ -29,7 +29,7 @@ class CpuBackend final : public Backend {
     return cpu::make_kv_pool(group, block_size, num_blocks);
   }
   std::unique_ptr<PackedWeight> pack(Queue& queue, const std::vector<MatrixSource>& parts) override {
-    return cpu::pack(cpu_queue(queue), parts);
+    return cpu::pack(cpu_queue(queue), kernels_.pack, parts);
   }
 
   void embed(Queue& queue, const EmbedParams& p) override { cpu::embed(cpu_queue(queue), p); }

@@ -3,6 +3,7 @@
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kv_kernels.h"
 #include "backend/cpu/linear_kernels.h"
+#include "backend/cpu/pack_kernels.h"
 #include "backend/cpu/row_kernels.h"
 
 namespace octavo {
@@ -13,6 +14,7 @@ namespace octavo {
 struct Kernels {
   RowKernels rows;
   LinearKernels linear;
+  PackKernels pack;
   KvKernels kv;
   AttentionKernels attention;
 };

@@ -7,6 +7,7 @@ Isa detect_isa() { return Isa::kBaseline; }
 const Kernels& kernels_for(Isa) {
   static const Kernels baseline{kRowKernelsBaseline,
                                 {kDenseBaseline, kNibbleBaseline, kByteBaseline, kScaledBaseline, kQuantizeBaseline},
+                                kPackBaseline,
                                 kKvKernelsBaseline,
                                 kAttentionKernelsBaseline};
   return baseline;

@@ -20,6 +20,13 @@ void check_part(const MatrixSource& part, int k) {
     fail(cat("has ", part.k, " columns; ", info.name, " needs a multiple of ", info.block));
   }
   const size_t row_bytes = static_cast<size_t>(part.k / info.block) * info.block_bytes;
+  if (part.pack_as) {
+    if (!is_dense(part.format) || !quantizes_to(*part.pack_as)) {
+      fail(cat("is ", info.name, " and cannot be quantized to ", weight_format_info(*part.pack_as).name));
+    }
+    if (part.k % kGroup != 0)
+      fail(cat("has ", part.k, " columns; to quantize it a multiple of ", kGroup, " is needed"));
+  }
   if (!part.data) fail("has no data");
   if (part.row_bytes < row_bytes) fail(cat("has rows of ", part.row_bytes, " bytes, ", row_bytes, " are needed"));
   if (!part.row_order.empty() && part.row_order.size() != static_cast<size_t>(part.n)) {
@@ -35,24 +42,77 @@ const std::byte* source_row(const MatrixSource& part, int row) {
   return part.data + static_cast<size_t>(from) * part.row_bytes;
 }
 
-// Finds the rows of a section in its parts.
+// The rows of a section in its parts.
 class RowSource {
  public:
+  explicit RowSource(WeightFormat format) : format_(format) {}
   void add(const MatrixSource& part) {
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part.n);
     parts_.push_back(&part);
   }
+  WeightFormat format() const { return format_; }
   const std::byte* row(int r) const {
-    const size_t i = std::upper_bound(ends_.begin(), ends_.end(), r) - ends_.begin();
+    const size_t i = part_of(r);
     return source_row(*parts_[i], i == 0 ? r : r - ends_[i - 1]);
+  }
+  // Rows [first, last) have been read.
+  void release(int first, int last) const {
+    for (int r = first; r < last;) {
+      const size_t i = part_of(r);
+      const MatrixSource& part = *parts_[i];
+      const int end = std::min(ends_[i], last);
+      const std::byte *low = row(r), *high = low;
+      for (; r < end; ++r) {
+        low = std::min(low, row(r));
+        high = std::max(high, row(r));
+      }
+      if (part.release) part.release(low, high - low + part.row_bytes);
+    }
   }
 
  private:
+  size_t part_of(int r) const { return std::upper_bound(ends_.begin(), ends_.end(), r) - ends_.begin(); }
+
+  WeightFormat format_;
   std::vector<int> ends_;
   std::vector<const MatrixSource*> parts_;
 };
 
 constexpr size_t kSectionAlign = 64;
+constexpr size_t kSliceBytes = size_t{32} << 20;  // of a file: read, packed and given back before the next ones come
+
+// Packs a section slice by slice.
+void pack_section(CpuQueue& queue, const PackKernels& kernels, const CpuPackedWeight& packed, size_t index,
+                  const RowSource& source) {
+  const auto& section = packed.sections()[index];
+  const int height = panel_rows(section.format), k = packed.k();
+  const auto dense = is_dense(section.format) ? kernels.dense[static_cast<int>(section.format)] : nullptr;
+  const auto quantize = kernels.quantize(source.format(), section.format);
+  const auto info = weight_format_info(section.format), from = weight_format_info(source.format());
+  const size_t row_bytes = static_cast<size_t>(k / info.block) * info.block_bytes;
+  std::vector<std::byte> quantized(quantize ? row_bytes * height * queue.pool().threads() : 0);
+  const size_t file_row = static_cast<size_t>(k / from.block) * from.block_bytes;
+  const int panels = (section.rows + height - 1) / height;
+  const int slice = static_cast<int>(std::max<size_t>(kSliceBytes / (file_row * height), 4 * queue.pool().threads()));
+  for (int begin = 0; begin < panels; begin += slice) {
+    const int end = std::min(begin + slice, panels);
+    queue.pool().run(end - begin, [&](int p, int worker) {
+      const std::byte* rows[kDenseRows];
+      const int first = (begin + p) * height, count = std::min(height, section.rows - first);
+      std::byte* to = quantized.data() + row_bytes * height * worker;
+      for (int r = 0; r < count; ++r) {
+        rows[r] = source.row(first + r);
+        if (!quantize) continue;
+        quantize(rows[r], k, to + r * row_bytes);
+        rows[r] = to + r * row_bytes;
+      }
+      std::byte* panel = packed.panel(section, first);
+      if (dense && count == height) return dense(rows, k, panel);
+      pack_panel(section.format, rows, count, k, panel);
+    });
+    source.release(begin * height, std::min(end * height, section.rows));
+  }
+}
 
 }  // namespace
 
@@ -99,7 +159,8 @@ std::optional<DensePanels> CpuPackedWeight::dense_panels(int first_row, int rows
   return std::nullopt;
 }
 
-std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const std::vector<MatrixSource>& parts) {
+std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const PackKernels& kernels,
+                                   const std::vector<MatrixSource>& parts) {
   if (parts.empty()) throw Error(ErrorCode::kInvalidArgument, "parts", "there is nothing to pack");
   const int k = parts[0].k;
   std::vector<CpuPackedWeight::Section> sections;
@@ -107,9 +168,10 @@ std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const std::vector<MatrixSour
   int n = 0;
   for (const MatrixSource& part : parts) {
     check_part(part, k);
-    if (sections.empty() || sections.back().format != part.format) {
-      sections.push_back({part.format, n, 0, 0, panel_bytes(part.format, k)});
-      sources.emplace_back();
+    const WeightFormat format = part.pack_as.value_or(part.format);
+    if (sections.empty() || sections.back().format != format || sources.back().format() != part.format) {
+      sections.push_back({format, n, 0, 0, panel_bytes(format, k)});
+      sources.emplace_back(part.format);
     }
     sections.back().rows += part.n;
     sources.back().add(part);
@@ -122,16 +184,7 @@ std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const std::vector<MatrixSour
     bytes += (panels * s.panel_bytes + kSectionAlign - 1) / kSectionAlign * kSectionAlign;
   }
   auto packed = std::make_unique<CpuPackedWeight>(n, k, std::move(sections), bytes);
-  for (size_t i = 0; i < packed->sections().size(); ++i) {
-    const auto& section = packed->sections()[i];
-    const int height = panel_rows(section.format);
-    queue.pool().run((section.rows + height - 1) / height, [&](int p, int) {
-      const std::byte* rows[kDenseRows];
-      const int first = p * height, count = std::min(height, section.rows - first);
-      for (int r = 0; r < count; ++r) rows[r] = sources[i].row(first + r);
-      pack_panel(section.format, rows, count, k, packed->panel(section, first));
-    });
-  }
+  for (size_t i = 0; i < sources.size(); ++i) pack_section(queue, kernels, *packed, i, sources[i]);
   return packed;
 }
 

@@ -37,6 +37,12 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     add_source_flags(parser)
     group = parser.add_argument_group("engine")
     group.add_argument("--tokenizer", help="a folder or .gguf file to take the tokenizer from")
+    group.add_argument(
+        "--quantization",
+        metavar="NAME",
+        help="q8 or q4: quantize the matrices of a float checkpoint while loading; other names (gguf, gptq, awq, "
+        "compressed-tensors, fp8) must be what the file holds",
+    )
     group.add_argument("--chat-template", help="a file with a Jinja chat template, in place of the model's")
     group.add_argument(
         "--max-model-len", type=int, help="longest prompt plus answer in tokens; the model's by default"
@@ -119,6 +125,7 @@ def engine_args(flags: argparse.Namespace) -> EngineArgs:
         cache_dir=flags.cache_dir,
         offline=flags.offline,
         chat_template=read_template(flags.chat_template),
+        quantization=flags.quantization,
         max_model_len=flags.max_model_len,
         gpu_memory_utilization=flags.gpu_memory_utilization,
         kv_cache_memory=flags.kv_cache_memory,

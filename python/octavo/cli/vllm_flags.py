@@ -8,7 +8,6 @@ from octavo.engine_args import EngineArgs
 
 _VALUES: tuple[tuple[str, type, str], ...] = (
     ("dtype", str, "weights stay as in the file, activations are float32"),
-    ("quantization", str, "read from the file; only gguf"),
     ("load_format", str, "read from the file: auto, gguf or safetensors"),
     ("tokenizer_mode", str, "auto or fast"),
     ("device", str, "auto or cpu"),

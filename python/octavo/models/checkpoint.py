@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from octavo import _engine
+from octavo.engine_args import ON_LOAD
 from octavo.errors import InvalidArgumentError, ModelError
 from octavo.models import families, safetensors
 from octavo.models.config import from_hugging_face
 from octavo.models.gguf import from_gguf
 
+DENSE = ("f32", "f16", "bf16")
 KV_DTYPE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
 
@@ -36,6 +38,32 @@ class Checkpoint:
     @property
     def is_gguf(self) -> bool:
         return bool(self.metadata)
+
+    @property
+    def stored_quantization(self) -> str | None:
+        """How the files say that they are quantized; None: as plain floats."""
+        return "gguf" if self.is_gguf else None
+
+    def quantized(self, quantization: str | None) -> Checkpoint:
+        """The checkpoint with its float matrices quantized while they are packed ("q8" or "q4").
+
+        Raises:
+            InvalidArgumentError: it holds no float matrix, or not the stored kind that ``quantization`` names.
+        """
+        if quantization in (None, self.stored_quantization):
+            return self
+        if quantization not in ON_LOAD:
+            held = self.stored_quantization or "plain floats"
+            raise InvalidArgumentError(
+                f"quantization {quantization!r} is not what {self.path} holds: {held}", param="quantization"
+            )
+        dense = [name for name, shape, fmt, _ in self.weights.tensors() if len(shape) == 2 and fmt in DENSE]
+        if not dense:
+            raise InvalidArgumentError(
+                f"quantization {quantization!r} needs float matrices; those of {self.path} are quantized already",
+                param="quantization",
+            )
+        return replace(self, weights=_engine.WeightFiles.quantize_on_load(self.weights, quantization))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,29 @@
+#pragma once
+#include <cstddef>
+
+#include "ops/weight_source.h"
+
+namespace octavo {
+
+// A row of dense weights to GGUF blocks, by the formulas of the gguf package. k is a multiple of 32.
+using QuantizeRow = void (*)(const std::byte* row, int k, std::byte* blocks);
+
+// Sixteen dense rows to a panel (see weight_layout.h).
+using PackDense = void (*)(const std::byte* const* rows, int k, std::byte* panel);
+
+struct PackKernels {
+  QuantizeRow q8_0[3];  // from f32, f16, bf16
+  QuantizeRow q4_1[3];
+  PackDense dense[3];  // f32, f16, bf16; null: by the plain loops of pack_panel()
+
+  // Null: the row stays as it is.
+  QuantizeRow quantize(WeightFormat from, WeightFormat to) const {
+    if (from == to) return nullptr;
+    return (to == WeightFormat::kQ8_0 ? q8_0 : q4_1)[static_cast<int>(from)];
+  }
+};
+constexpr bool quantizes_to(WeightFormat f) { return f == WeightFormat::kQ8_0 || f == WeightFormat::kQ4_1; }
+
+extern const PackKernels kPackBaseline, kPackAvx2;
+
+}  // namespace octavo

@@ -1,0 +1,45 @@
+#include "model/quantize_on_load.h"
+
+#include "base/errors.h"
+#include "base/format.h"
+
+namespace octavo {
+
+namespace {
+
+constexpr int kBlock = 32;
+
+class QuantizeOnLoad final : public WeightFiles {
+ public:
+  QuantizeOnLoad(std::shared_ptr<WeightFiles> files, WeightFormat format) : files_(std::move(files)), format_(format) {}
+
+  std::vector<std::string> names() const override { return files_->names(); }
+  bool has(const std::string& name) const override { return files_->has(name); }
+  WeightInfo info(const std::string& name) const override { return files_->info(name); }
+  MatrixSource matrix(const std::string& name, int n, int k) const override {
+    MatrixSource source = files_->matrix(name, n, k);
+    const bool dense = weight_format_info(source.format).block == 1;
+    if (!dense || n == 1 || k % kBlock != 0) return source;
+    const bool vocabulary = name == "model.embed_tokens.weight" || name == "lm_head.weight";
+    source.pack_as = vocabulary ? WeightFormat::kQ8_0 : format_;
+    return source;
+  }
+  void release(const std::string& name) override { files_->release(name); }
+  size_t file_bytes() const override { return files_->file_bytes(); }
+
+ private:
+  std::shared_ptr<WeightFiles> files_;
+  WeightFormat format_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightFiles> quantize_on_load(std::shared_ptr<WeightFiles> files, const std::string& quantization) {
+  if (quantization != "q8" && quantization != "q4") {
+    throw Error(ErrorCode::kInvalidArgument, "quantization", cat("quantization must be q8 or q4, got ", quantization));
+  }
+  const WeightFormat format = quantization == "q8" ? WeightFormat::kQ8_0 : WeightFormat::kQ4_1;
+  return std::make_unique<QuantizeOnLoad>(std::move(files), format);
+}
+
+}  // namespace octavo
