@@ -20,7 +20,8 @@ class QuantizeOnLoad final : public WeightFiles {
     MatrixSource source = files_->matrix(name, n, k);
     const bool dense = weight_format_info(source.format).block == 1;
     if (!dense || n == 1 || k % kBlock != 0) return source;
-    const bool vocabulary = name == "model.embed_tokens.weight" || name == "lm_head.weight";
+    const bool vocabulary = name == "model.embed_tokens.weight" || name == "lm_head.weight" ||
+                            name == "token_embd.weight" || name == "output.weight";
     source.pack_as = vocabulary ? WeightFormat::kQ8_0 : format_;
     return source;
   }
