@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from octavo.cli.command import Command
+from octavo_bench.gateway import command as gateway
 from octavo_bench.kernels import command as kernels
 from octavo_bench.memory import command as memory
 from octavo_bench.mock import command as mock
@@ -23,6 +24,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         ),
         ("serve", serve, "load tests of any OpenAI-compatible server"),
         ("mock", mock, "a server without a model that answers at a set pace, to calibrate a load client"),
+        ("gateway", gateway, "what the HTTP gateway costs per chunk and per request, with a stub engine"),
         ("peers", peers, "Octavo and other servers on the same workloads, in turn"),
     ):
         sub = benches.add_parser(

@@ -1,9 +1,11 @@
 #include "runtime/channel.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/format.h"
 #include "bind.h"
 
 namespace octavo {
@@ -24,6 +26,13 @@ nb::object finish_name(Finish f) {
       break;
   }
   return nb::none();
+}
+
+Finish finish_named(const std::string& name) {
+  if (name == "stop") return Finish::kStop;
+  if (name == "length") return Finish::kLength;
+  if (name == "abort") return Finish::kAbort;
+  throw Error(ErrorCode::kInvalidArgument, "finish", cat("finish must be stop, length or abort, got '", name, "'"));
 }
 
 nb::object stop_reason(const Delta& d) {
@@ -66,6 +75,20 @@ nb::object error(const Delta& d) {
 
 void bind_channel(nb::module_& m) {
   nb::class_<Delta>(m, "Delta", "What one choice of a request released in one step.")
+      .def(
+          "__init__",
+          [](Delta* self, RequestId id, std::string text, std::vector<int32_t> token_ids,
+             const std::optional<std::string>& finish, int32_t prompt_tokens) {
+            new (self) Delta{};
+            self->id = id;
+            self->text = std::move(text);
+            self->token_ids = std::move(token_ids);
+            self->prompt_tokens = prompt_tokens;
+            if (finish) self->finish = finish_named(*finish);
+          },
+          nb::arg("id"), nb::kw_only(), nb::arg("text") = "", nb::arg("token_ids") = std::vector<int32_t>{},
+          nb::arg("finish") = nb::none(), nb::arg("prompt_tokens") = 0,
+          "For studies of what reads deltas; the engine makes its own.")
       .def_ro("id", &Delta::id)
       .def_ro("choice", &Delta::choice)
       .def_ro("token_ids", &Delta::token_ids)

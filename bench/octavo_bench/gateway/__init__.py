@@ -1,0 +1,1 @@
+"""What the HTTP gateway costs, with a stub in place of the model."""
