@@ -16,6 +16,8 @@ from octavo_bench.precise_loop import sleep_until
 
 # So many requests in a row that reach no server mean that there is none any more.
 OUTAGE = 10
+# Many servers close idle connections after 5 s; a request on one that is just closing would fail for nothing.
+KEEP_ALIVE = 4.0
 
 
 class LoadRun:
@@ -47,7 +49,7 @@ class LoadRun:
             return time.perf_counter() - begin
 
         async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self.target.verify_tls),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ssl=self.target.verify_tls),
             timeout=aiohttp.ClientTimeout(total=self.target.timeout),
             headers=self.target.headers,
         ) as session:

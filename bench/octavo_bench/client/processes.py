@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import signal
 import time
@@ -72,7 +73,8 @@ class Client:
             if self._own is not None:
                 self._own.stop(why)
             for pipe in self._pipes:
-                pipe.send(why)
+                with contextlib.suppress(OSError):  # that process has ended
+                    pipe.send(why)
 
     async def run(self) -> Outcome:
         if len(self._parts) == 1:

@@ -40,7 +40,11 @@ class Goodput:
         values = {"ttft": record.ttft, "tpot": record.tpot, "e2el": record.latency}
         return record.ok and all((values[name] or 0.0) <= limit for name, limit in self.limits.items())
 
-    def share(self, records: Sequence[Record]) -> float:
-        """Share of good requests among those that were to be answered in full, failures included."""
+    def count(self, records: Sequence[Record]) -> tuple[int, float]:
+        """How many are good, and their share among those that were to be answered in full, failures included.
+
+        Requests whose client hangs up or reads slowly are not asked.
+        """
         asked = [r for r in records if not r.cancelled and not r.slow_reader]
-        return sum(map(self.is_good, asked)) / len(asked) if asked else math.nan
+        good = sum(map(self.is_good, asked))
+        return good, good / len(asked) if asked else math.nan

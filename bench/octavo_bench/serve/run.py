@@ -30,7 +30,7 @@ class RunResult:
     Attributes:
         records: all requests, those of the warm-up cut included; ``measured`` leaves these out.
         steady: the summary of the stretch of steady load, None where there is none.
-        good_share: share of requests that met the goodput limits, None without limits.
+        good, good_share: requests that met the goodput limits; the share is None without limits.
         limits: why the client may have set the figures, empty where it has not.
         stopped: why the run ended early, None where it did not.
     """
@@ -42,8 +42,8 @@ class RunResult:
     measured: list[Record]
     summary: Summary
     steady: Summary | None
-    good_share: float | None
     good: int
+    good_share: float | None
     watches: list[Watch]
     limits: list[str]
     stopped: str | None
@@ -84,6 +84,7 @@ def assess(
         r for r in records if (r.due if traffic.scheduled else r.dispatched or 0.0) >= plan.warmup_cut
     ]
     summary = summarize(measured)
+    good, share = plan.goodput.count(measured) if plan.goodput else (0, None)
     window = steady_window(records, plan.warmup_cut)
     delay = (
         summary.dispatch_delay.percentile(99) if traffic.scheduled and len(summary.dispatch_delay) else None
@@ -96,8 +97,8 @@ def assess(
         measured=measured,
         summary=summary,
         steady=summarize(records, window) if window else None,
-        good_share=plan.goodput.share(measured) if plan.goodput else None,
-        good=sum(map(plan.goodput.is_good, measured)) if plan.goodput else 0,
+        good=good,
+        good_share=share,
         watches=watches,
         limits=limits(watches, delay),
         stopped=stopped,
