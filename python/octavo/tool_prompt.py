@@ -17,11 +17,15 @@ _INTRODUCTION = (
 
 @dataclass(frozen=True)
 class CallForm:
-    """How a call is written: `before` NAME `between` ARGUMENTS `after`, name and arguments as JSON."""
+    """How a call is written: `before` NAME `between` ARGUMENTS `after`; arguments are JSON."""
 
     before: str
     between: str
     after: str
+    json_name: bool = True  # the name is JSON, too
+
+    def name(self, name: str) -> str:
+        return json.dumps(name, ensure_ascii=False) if self.json_name else name
 
     def write(self, name: str, arguments: str) -> str:
         return f"{self.before}{name}{self.between}{arguments}{self.after}"
@@ -89,7 +93,7 @@ def _written(call: Mapping[str, Any], form: CallForm) -> str:
     arguments = function.get("arguments") or {}
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
-    return form.write(json.dumps(function.get("name", ""), ensure_ascii=False), arguments)
+    return form.write(form.name(function.get("name", "")), arguments)
 
 
 def _text(content: Any) -> str:

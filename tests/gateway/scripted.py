@@ -69,6 +69,9 @@ class ByteTokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         return bytes((token_id,)) if token_id < 256 else b""
 
+    def control_token(self, text: str) -> int | None:
+        return None
+
     def encode_chat(
         self,
         messages: Sequence[Mapping[str, Any]],

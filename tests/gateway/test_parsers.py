@@ -62,6 +62,8 @@ def _written(format: str, calls: list[tuple[str, dict[str, Any]]], ascii: bool) 
             return f"<|tool_call|>[{', '.join(objects)}]<|/tool_call|>"
         case "mistral":
             return f"[TOOL_CALLS][{', '.join(objects)}]"
+        case "mistral_named":
+            return "".join(f"[TOOL_CALLS]{n}[ARGS]{json.dumps(a, ensure_ascii=ascii)}" for n, a in calls)
         case "harmony":
             head = "<|start|>assistant<|channel|>commentary to=functions.{} <|constrain|>json<|message|>{}<|call|>"
             return "".join(head.format(n, json.dumps(a, ensure_ascii=ascii)) for n, a in calls)
@@ -88,6 +90,7 @@ _HALF_OPEN = {
     "llama3_json": "<|python_tag|>{",
     "pythonic": "[now(x=",
     "mistral": "[TOOL_CALLS][{",
+    "mistral_named": "[TOOL_CALLS]a[ARGS]{",
     "gemma": '```json{"name"',
     "phi": "<|tool_call|>[",
     "harmony": "<|channel|>",
@@ -142,6 +145,7 @@ def test_arguments_stream_as_they_come() -> None:
         ("{{ '<|im_start|>' }}", "hermes", None),
         ("'<tool_call>' … '<think>'", "hermes", "think"),
         ("[AVAILABLE_TOOLS][TOOL_CALLS]", "mistral", None),
+        ("[TOOL_CALLS][ARGS]", "mistral_named", None),
         ("<|python_tag|>", "llama3_json", None),
         ("<|start|>assistant<|channel|>", "harmony", "harmony"),
         ("<|tool|>", "phi", None),

@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from serving import Client, run, serving
-from transcripts import ADD, THOUGHT, TOOLS, TRANSCRIPTS, TWO, WEATHER, saying
-
-
-def message_of(chunks: Sequence[dict[str, Any]], index: int = 0) -> dict[str, Any]:
-    """The streamed message put together, each delta of a call checked for its shape."""
-    message: dict[str, Any] = {"content": "", "reasoning": "", "tool_calls": []}
-    finishes = []
-    for choice in (c for chunk in chunks for c in chunk["choices"] if c["index"] == index):
-        delta = choice["delta"]
-        assert set(delta) <= {"role", "content", "reasoning", "reasoning_content", "tool_calls"}
-        message["content"] += delta.get("content", "")
-        message["reasoning"] += delta.get("reasoning", "")
-        assert delta.get("reasoning") == delta.get("reasoning_content")
-        for call in delta.get("tool_calls", ()):
-            calls = message["tool_calls"]
-            if call["index"] == len(calls):
-                assert set(call) == {"index", "id", "type", "function"} and call["type"] == "function"
-                assert call["function"]["name"] and call["function"]["arguments"] == ""
-                calls.append({"id": call["id"], "type": "function", "function": dict(call["function"])})
-            else:
-                assert set(call) == {"index", "function"} and set(call["function"]) == {"arguments"}
-                assert call["index"] == len(calls) - 1 and call["function"]["arguments"]
-                calls[-1]["function"]["arguments"] += call["function"]["arguments"]
-        if choice["finish_reason"] is not None:
-            finishes.append(choice["finish_reason"])
-    assert len(finishes) == 1
-    return {**message, "finish_reason": finishes[0]}
+from transcripts import ADD, THOUGHT, TOOLS, TRANSCRIPTS, TWO, WEATHER, message_of, saying
 
 
 def calls_of(message: dict[str, Any]) -> list[tuple[str, str]]:

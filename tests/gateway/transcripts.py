@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -195,3 +196,29 @@ def saying(text: str, template: str = "<tool_call>", *, cut: int = 0, **script: 
     steps = [([0], text[:cut]), ([0], text[cut:])] if cut else spoken(text)
     model = ModelInfo("scripted", 4096, {}, {"block_size": 16, "num_blocks": 64}, chat_template=template)
     return ScriptedEngine(Script(steps=steps, **script), model=model)
+
+
+def message_of(chunks: Sequence[dict[str, Any]], index: int = 0) -> dict[str, Any]:
+    """The streamed message put together, each delta of a call checked for its shape."""
+    message: dict[str, Any] = {"content": "", "reasoning": "", "tool_calls": []}
+    finishes = []
+    for choice in (c for chunk in chunks for c in chunk["choices"] if c["index"] == index):
+        delta = choice["delta"]
+        assert set(delta) <= {"role", "content", "reasoning", "reasoning_content", "tool_calls"}
+        message["content"] += delta.get("content", "")
+        message["reasoning"] += delta.get("reasoning", "")
+        assert delta.get("reasoning") == delta.get("reasoning_content")
+        for call in delta.get("tool_calls", ()):
+            calls = message["tool_calls"]
+            if call["index"] == len(calls):
+                assert set(call) == {"index", "id", "type", "function"} and call["type"] == "function"
+                assert call["function"]["name"] and call["function"]["arguments"] == ""
+                calls.append({"id": call["id"], "type": "function", "function": dict(call["function"])})
+            else:
+                assert set(call) == {"index", "function"} and set(call["function"]) == {"arguments"}
+                assert call["index"] == len(calls) - 1 and call["function"]["arguments"]
+                calls[-1]["function"]["arguments"] += call["function"]["arguments"]
+        if choice["finish_reason"] is not None:
+            finishes.append(choice["finish_reason"])
+    assert len(finishes) == 1
+    return {**message, "finish_reason": finishes[0]}

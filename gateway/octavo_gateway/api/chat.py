@@ -16,16 +16,18 @@ from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.ids import new_id
 from octavo_gateway.api.messages import echoed_text, plain_messages, text_bytes
 from octavo_gateway.api.parsers.answer_parser import ParserSpec
+from octavo_gateway.api.parsers.formats import constrained_format
 from octavo_gateway.api.prompt_logprobs import checked_prompt_logprobs
 from octavo_gateway.api.reasoning import effort_variables
 from octavo_gateway.api.sampling import make_params, sampling_values
 from octavo_gateway.api.sse import DONE, error_event
 from octavo_gateway.api.structure import asked_structure
+from octavo_gateway.api.tool_grammar import Thoughts, answer_structure
 from octavo_gateway.api.tools import ToolUse, tool_use
 from octavo_gateway.api.whole_choice import WholeChoice
 from octavo_gateway.protocol.chat import ChatCompletion, ChatCompletionRequest
 from octavo_gateway.protocol.common import Usage
-from octavo_gateway.protocol.errors import ApiError, invalid, unsupported
+from octavo_gateway.protocol.errors import ApiError, invalid
 
 _TAIL = 16  # tokens at a prompt's end that are looked at for a tag
 
@@ -117,17 +119,20 @@ class ChatService:
         )
         structure = asked_structure(request)
         tools = tool_use(request)
-        if tools.required:
-            raise unsupported("tool_choice", "only 'auto' and 'none' are supported.")
         reasoning = context.reasoning_format
-        parser = ParserSpec(context.tool_format if tools.callable else None, reasoning, tools.names)
+        format = constrained_format(context.tool_format) if tools.required else context.tool_format
+        parser = ParserSpec(format if tools.callable else None, reasoning, tools.names)
         if parser.control:
             values["skip_special_tokens"] = False
+        if tools.required:
+            values["stop"] = []  # there is no text that they could end
         params = make_params(values, renamed)
         ids = await self._encode(request, tools)
-        parser = replace(parser, opened=self._ends_in_thought(ids))
+        opened = self._ends_in_thought(ids)
+        parser = replace(parser, opened=opened)
         context.check_budget(len(ids), _asked_tokens(request), renamed["max_tokens"])
-        params = await context.constrained(params, structure)
+        thoughts = Thoughts(reasoning, opened, context.engine.tokenizer.control_token)
+        params = await context.constrained(params, answer_structure(structure, tools, format, thoughts))
         generation = context.submit(
             ids, params, request, arrival=arrival, prompt_param="messages", renamed=renamed
         )
@@ -183,7 +188,7 @@ class ChatService:
                 add_special_tokens=bool(request.add_special_tokens),
                 template_kwargs=variables,
                 tools=tools.described,
-                call_form=context.tool_format.form,
+                call_form=context.tool_format.example,
             )
 
         return await self._context.workers.run(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from octavo_gateway.api.engine import Engine
@@ -32,6 +32,7 @@ from octavo_gateway.protocol.errors import (
 
 if TYPE_CHECKING:
     from octavo import SamplingParams
+    from octavo.structured import GrammarSpec
 
 _log = logging.getLogger("octavo.gateway.sampling")
 
@@ -92,20 +93,15 @@ class ApiContext:
                 param,
             )
 
-    async def constrained(
-        self, params: SamplingParams, structure: Structure | None, *, start_after: str = ""
-    ) -> SamplingParams:
-        """`params` held to the form that was asked for, compiled off the event loop.
-
-        The form begins after the text `start_after`, or at once where that is empty.
-        """
+    async def constrained(self, params: SamplingParams, structure: Structure | None) -> SamplingParams:
+        """`params` held to the form that was asked for, compiled off the event loop."""
         from octavo.errors import OctavoError
 
         if structure is None:
             return params
         try:
-            spec = await self.workers.call(structure.params.spec)
-            return params.with_grammar(await self.engine.compile(spec.after(start_after)))
+            spec = await self.workers.call(structure.spec)
+            return params.with_grammar(await self.engine.compile(spec))
         except OctavoError as e:
             raise structure.error(e) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from octavo_gateway.protocol.structure import ResponseFormat
 
 if TYPE_CHECKING:
     from octavo.errors import OctavoError
-    from octavo.structured import StructuredOutputsParams
+    from octavo.structured import GrammarSpec
 
 RESPONSE_FORMAT = "response_format"
 STRUCTURED_OUTPUTS = "structured_outputs"
@@ -21,9 +22,9 @@ STRUCTURED_OUTPUTS = "structured_outputs"
 
 @dataclass(frozen=True)
 class Structure:
-    """The form of an answer, and the field that asked for it."""
+    """The form of an answer, and the field that asked for it. Making the grammar may cost milliseconds."""
 
-    params: StructuredOutputsParams
+    spec: Callable[[], GrammarSpec]
     param: str
 
     def error(self, error: OctavoError) -> ApiError:
@@ -50,7 +51,7 @@ def asked_structure(request: GenerationFields) -> Structure | None:
         from octavo.structured import StructuredOutputsParams
 
         try:
-            return Structure(StructuredOutputsParams.of(values), param)
+            return Structure(StructuredOutputsParams.of(values).spec, param)
         except OctavoError as e:
             raise from_engine(e.code, param, str(e)) from None
     return None

@@ -46,6 +46,10 @@ class ServedTokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         return self._tokenizer.token_bytes(token_id)
 
+    def control_token(self, text: str) -> int | None:
+        ids = self._tokenizer.encode(text, False)
+        return ids[0] if len(ids) == 1 and ids[0] in self._tokenizer.special_ids else None
+
     def encode_chat(
         self,
         messages: Sequence[Mapping[str, Any]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Callable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from octavo.tool_prompt import HERMES, CallForm
@@ -38,6 +38,8 @@ class ToolFormat:
     Attributes:
         scanner: reads them; `known` are the functions of the request.
         form: one call, for models that are told how to write it and for output that is made to be one.
+        opening, separator, closing: around and between the calls of such output; separator None: there is one.
+        constrained: the format of such output where it is another.
         control: its markers are control tokens, which must then be part of the text.
         pauses: between these, stop strings are not looked for; an empty end is the end of the answer.
         new_call_id: an id for a call.
@@ -46,9 +48,19 @@ class ToolFormat:
     name: str
     scanner: _NewScanner
     form: CallForm = HERMES
+    opening: str = ""
+    separator: str | None = "\n"
+    closing: str = ""
+    constrained: str = ""
     control: bool = False
     pauses: tuple[tuple[str, str], ...] = ()
     new_call_id: Callable[[], str] = _openai_id
+
+    @property
+    def example(self) -> CallForm:
+        """One call alone."""
+        form = self.form
+        return replace(form, before=self.opening + form.before, after=form.after + self.closing)
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,7 @@ class ReasoningFormat:
 
 
 HARMONY = "harmony"
+_JSON_ARGUMENTS = CallForm('{"name": ', ', "arguments": ', "}")
 _JSON = CallForm('{"name": ', ', "parameters": ', "}")
 
 TOOL_FORMATS = {
@@ -88,14 +101,27 @@ TOOL_FORMATS = {
             "llama3_json",
             lambda calls, known: LeadingJsonScanner(calls, known, markers=("<|python_tag|>",)),
             form=_JSON,
+            separator="; ",
             control=True,
             pauses=(("<|python_tag|>", ""),),
         ),
-        ToolFormat("pythonic", PythonicScanner, form=_JSON, control=True),
+        ToolFormat("pythonic", PythonicScanner, form=_JSON, constrained="llama3_json", control=True),
         ToolFormat(
             "mistral",
             lambda calls, known: MistralScanner(calls),
-            form=CallForm('[TOOL_CALLS][{"name": ', ', "arguments": ', "}]"),
+            form=_JSON_ARGUMENTS,
+            opening="[TOOL_CALLS][",
+            separator=", ",
+            closing="]",
+            control=True,
+            pauses=(("[TOOL_CALLS]", ""),),
+            new_call_id=_mistral_id,
+        ),
+        ToolFormat(
+            "mistral_named",
+            lambda calls, known: MistralScanner(calls),
+            form=CallForm("[TOOL_CALLS]", "[ARGS]", "", json_name=False),
+            separator="",
             control=True,
             pauses=(("[TOOL_CALLS]", ""),),
             new_call_id=_mistral_id,
@@ -108,11 +134,22 @@ TOOL_FORMATS = {
             lambda calls, known: LeadingJsonScanner(
                 calls, known, markers=("<|tool_call|>",), leads=("functools",)
             ),
-            form=CallForm('<|tool_call|>[{"name": ', ', "arguments": ', "}]<|/tool_call|>"),
+            form=_JSON_ARGUMENTS,
+            opening="<|tool_call|>[",
+            separator=", ",
+            closing="]<|/tool_call|>",
             control=True,
             pauses=(("<|tool_call|>", "<|/tool_call|>"),),
         ),
-        ToolFormat(HARMONY, HarmonyScanner, control=True),
+        ToolFormat(
+            HARMONY,
+            HarmonyScanner,
+            form=CallForm(
+                "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "", json_name=False
+            ),
+            separator=None,
+            control=True,
+        ),
     )
 }
 
@@ -138,6 +175,7 @@ REASONING_ALIASES = {"qwen3": "think", "openai_gptoss": HARMONY}
 # What a template has that writes calls or thoughts in a format: the first that fits.
 _TOOLS_BY_TEMPLATE = (
     ("<|channel|>", HARMONY),
+    ("[ARGS]", "mistral_named"),
     ("[TOOL_CALLS]", "mistral"),
     ("<tool_call>", "hermes"),
     ("<|tool_call|>", "phi"),
@@ -155,6 +193,11 @@ def tool_format(name: str, template: str) -> ToolFormat:
     if name == "auto":
         name = next((format for part, format in _TOOLS_BY_TEMPLATE if part in template), "hermes")
     return TOOL_FORMATS[TOOL_ALIASES.get(name, name)]
+
+
+def constrained_format(format: ToolFormat) -> ToolFormat:
+    """The format of an answer that is made to be a call."""
+    return TOOL_FORMATS[format.constrained or format.name]
 
 
 def reasoning_format(name: str, template: str) -> ReasoningFormat | None:
