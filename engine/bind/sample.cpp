@@ -220,9 +220,9 @@ void bind_sample(nb::module_& m) {
       .def(nb::init<>()) FIELD(temperature) FIELD(top_p) FIELD(top_k) FIELD(min_p) FIELD(repetition_penalty)
           FIELD(presence_penalty) FIELD(frequency_penalty) FIELD(seed) FIELD(max_tokens) FIELD(min_tokens)
               FIELD(logprobs) FIELD(prompt_logprobs) FIELD(logit_bias) FIELD(allowed_token_ids) FIELD(bad_words)
-                  FIELD(stop_token_ids) FIELD(stop) FIELD(include_stop_str_in_output) FIELD(skip_special_tokens)
-                      FIELD(detokenize) FIELD(n) FIELD(best_of) FIELD(beam_width) FIELD(length_penalty)
-                          FIELD(early_stopping)
+                  FIELD(stop_token_ids) FIELD(stop) FIELD(stop_pauses) FIELD(stop_paused)
+                      FIELD(include_stop_str_in_output) FIELD(skip_special_tokens) FIELD(detokenize) FIELD(n)
+                          FIELD(best_of) FIELD(beam_width) FIELD(length_penalty) FIELD(early_stopping)
       .def_prop_rw(
           "grammar", [](const SamplingParams& p) { return std::const_pointer_cast<Grammar>(p.grammar); },
           [](SamplingParams& p, std::shared_ptr<Grammar> grammar) { p.grammar = std::move(grammar); },

@@ -1,5 +1,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -117,12 +118,17 @@ void bind_text(nb::module_& m) {
       .def(
           "__init__",
           [](PyTextStream* self, const TokenTable* table, const std::vector<std::string>& stop, bool include_stop,
-             bool skip_special, int32_t min_tokens, bool at_text_start) {
-            new (self) PyTextStream(table, stop, {skip_special, include_stop, at_text_start, min_tokens});
+             bool skip_special, int32_t min_tokens, bool at_text_start,
+             const std::vector<std::pair<std::string, std::string>>& stop_pauses, bool stop_paused) {
+            auto pauses = stop_pauses.empty() ? nullptr : std::make_shared<const StopPauses>(stop_pauses);
+            new (self) PyTextStream(
+                table, stop, {skip_special, include_stop, at_text_start, min_tokens, std::move(pauses), stop_paused});
           },
           nb::arg("table").none(), nb::arg("stop") = std::vector<std::string>(), nb::kw_only(),
           nb::arg("include_stop_str_in_output") = false, nb::arg("skip_special_tokens") = true,
-          nb::arg("min_tokens") = 0, nb::arg("at_text_start") = false, nb::keep_alive<1, 2>())
+          nb::arg("min_tokens") = 0, nb::arg("at_text_start") = false,
+          nb::arg("stop_pauses") = std::vector<std::pair<std::string, std::string>>(), nb::arg("stop_paused") = false,
+          nb::keep_alive<1, 2>())
       .def("push", &PyTextStream::push, nb::arg("token"),
            "(text released, number of tokens released, index of the stop string found or None).")
       .def("finish", &PyTextStream::finish, "The end by length: releases all that was held.")

@@ -5,12 +5,25 @@
 
 namespace octavo {
 
+namespace {
+
+std::shared_ptr<const StopPauses> pauses_of(const SamplingParams& params) {
+  if (params.stop.empty() || params.stop_pauses.empty()) return nullptr;
+  return std::make_shared<StopPauses>(params.stop_pauses);
+}
+
+}  // namespace
+
 Choice::Choice(int32_t index, const SamplingParams& params, const TokenTable* table,
                std::shared_ptr<const StopStrings> stops)
     : index_(index),
       params_(&params),
       text_(params.detokenize ? table : nullptr, std::move(stops),
-            TextOptions{params.skip_special_tokens, params.include_stop_str_in_output, false, params.min_tokens}) {}
+            TextOptions{.skip_special = params.skip_special_tokens,
+                        .include_stop = params.include_stop_str_in_output,
+                        .min_tokens = params.min_tokens,
+                        .pauses = pauses_of(params),
+                        .paused = params.stop_paused}) {}
 
 bool Choice::push(int32_t token, PositionLogprobs logprobs, int32_t limit, const std::vector<int32_t>& eos,
                   bool complete) {

@@ -86,7 +86,22 @@ Check check_tokens(const SamplingParams& p, int vocab) {
   return at_most("bad_words", "tokens", tokens, kMaxBadWordTokens);
 }
 
+Check check_pauses(const SamplingParams& p) {
+  if (Check bad = at_most("stop_pauses", "pairs", p.stop_pauses.size(), kMaxStopPauses)) return bad;
+  for (const auto& [opening, closing] : p.stop_pauses) {
+    if (opening.empty()) return refuse("stop_pauses", 0, 1, "stop_pauses has an empty first mark");
+    if (opening.size() + closing.size() > kMaxStopBytes) {
+      return refuse("stop_pauses", opening.size() + closing.size(), kMaxStopBytes, "stop_pauses has marks too long");
+    }
+  }
+  if (p.stop_paused && p.stop_pauses.empty()) {
+    return refuse("stop_paused", 1, 0, "stop_paused needs a pair of marks in stop_pauses");
+  }
+  return {};
+}
+
 Check check_stops(const SamplingParams& p) {
+  if (Check bad = check_pauses(p)) return bad;
   if (p.stop.empty()) return {};
   if (!p.detokenize) return refuse("stop", p.stop.size(), 0, "stop needs detokenize=True: stop strings match text");
   if (Check bad = at_most("stop", "strings", p.stop.size(), kMaxStopStrings)) return bad;

@@ -14,6 +14,7 @@ inline constexpr float kMaxPenalty = 2.0f;  // presence and frequency, either si
 inline constexpr float kMaxLogitBias = 100.0f;
 inline constexpr float kMaxLengthPenalty = 100.0f;  // of beams, either sign
 inline constexpr int kMaxStopStrings = 1024;
+inline constexpr int kMaxStopPauses = 16;
 inline constexpr int kMaxStopBytes = 1 << 16;  // all stop strings together
 inline constexpr int kMaxBadWords = 4096;
 inline constexpr int kMaxBadWordTokens = 1 << 16;  // all bad words together

@@ -41,6 +41,9 @@ struct SamplingParams {
   std::vector<std::vector<int32_t>> bad_words;  // token sequences
   std::vector<int32_t> stop_token_ids;          // end the request; includes the model's end tokens unless ignore_eos
   std::vector<std::string> stop;                // strings, matched on the detokenized text
+  // Marks between which stop strings are not looked for, such as those of a thought; an empty second one: to the end.
+  std::vector<std::pair<std::string, std::string>> stop_pauses;
+  bool stop_paused = false;  // the output begins within the first of them
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
   bool detokenize = true;

@@ -14,8 +14,9 @@ size_t character_length(char lead) {
 }  // namespace
 
 TextStream::TextStream(const TokenTable* table, std::shared_ptr<const StopStrings> stops, TextOptions options)
-    : stops_(stops && !stops->empty() ? std::move(stops) : nullptr), options_(options) {
-  if (table) detokenizer_.emplace(*table, options.skip_special, options.at_text_start);
+    : stops_(stops && !stops->empty() ? std::move(stops) : nullptr), options_(std::move(options)) {
+  if (options_.pauses && options_.paused) pause_.pause = 0;
+  if (table) detokenizer_.emplace(*table, options_.skip_special, options_.at_text_start);
 }
 
 void TextStream::detokenize(int32_t token) {
@@ -36,7 +37,12 @@ void TextStream::detokenize(int32_t token) {
 bool TextStream::match(size_t from, Released& released) {
   if (!stops_) return false;
   for (size_t i = from; i < held_.size(); ++i) {
-    node_ = stops_->advance(node_, static_cast<uint8_t>(held_[i]));
+    const auto byte = static_cast<uint8_t>(held_[i]);
+    if (options_.pauses && options_.pauses->advance(pause_, byte)) {
+      node_ = StopStrings::kRoot;
+      continue;
+    }
+    node_ = stops_->advance(node_, byte);
     const int32_t stop = stops_->match(node_);
     if (stop < 0 || count_ <= options_.min_tokens) continue;
     held_.resize(options_.include_stop ? i + 1 : i + 1 - stops_->length(stop));

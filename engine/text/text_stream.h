@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "text/detokenizer.h"
+#include "text/stop_pauses.h"
 #include "text/stop_strings.h"
 
 namespace octavo {
@@ -21,6 +22,8 @@ struct TextOptions {
   bool include_stop = false;   // cut after the stop string or token instead of before it
   bool at_text_start = false;  // the output does not continue a prompt's text
   int32_t min_tokens = 0;      // a stop string counts only where it ends in text of a later token than these
+  std::shared_ptr<const StopPauses> pauses;  // where stop strings are not looked for; null: nowhere
+  bool paused = false;                       // the text begins within the first of them
 };
 
 // The output text of one choice: detokenizes and looks for stop strings.
@@ -55,6 +58,7 @@ class TextStream {
   std::shared_ptr<const StopStrings> stops_;
   TextOptions options_;
   StopStrings::Node node_ = StopStrings::kRoot;
+  StopPauses::State pause_;
   std::string held_;            // text made and not yet released
   uint64_t released_ = 0;       // bytes of text released; held_ starts here
   std::vector<uint64_t> ends_;  // where the text of each held token ends

@@ -53,6 +53,9 @@ class SamplingParams:
         min_p: 0 to 1, relative to the most likely token.
         seed: 0 to 2**64 - 1 (negative numbers count from the top); None draws fresh entropy per request.
         stop: strings that end the text; not part of it unless ``include_stop_str_in_output``.
+        stop_pauses: pairs of marks between which ``stop`` is not looked for, such as ``("<think>", "</think>")``; with
+            an empty second mark to the end of the text.
+        stop_paused: the output begins within the first of them.
         stop_token_ids: token ids that end it, beside the model's own end tokens.
         bad_words: strings that must not be generated.
         ignore_eos: do not stop at the model's end tokens.
@@ -85,6 +88,8 @@ class SamplingParams:
     min_p: float = 0.0
     seed: int | None = None
     stop: str | Sequence[str] | None = None
+    stop_pauses: Sequence[tuple[str, str]] | None = None
+    stop_paused: bool = False
     stop_token_ids: Sequence[int] | None = None
     bad_words: Sequence[str] | None = None
     ignore_eos: bool = False
@@ -228,8 +233,18 @@ class SamplingParams:
         if self.truncate_prompt_tokens is not None:
             checks.integer("truncate_prompt_tokens", self.truncate_prompt_tokens, 1, MAX_TOKENS)
 
+    def _check_pauses(self) -> None:
+        for pair in self.stop_pauses or ():
+            if len(pair) != 2 or not all(isinstance(mark, str) for mark in pair) or not pair[0]:
+                raise checks.invalid("stop_pauses", pair, "pairs of strings, the first not empty")
+            for mark in pair:
+                checks.unicode_text("stop_pauses", mark)
+        if checks.boolean("stop_paused", self.stop_paused) and not self.stop_pauses:
+            raise checks.invalid("stop_paused", self.stop_paused, "False without stop_pauses")
+
     def _check_lists(self) -> None:
         checks.strings("stop", self.stop)
+        self._check_pauses()
         checks.strings("bad_words", self.bad_words)
         for name in ("stop_token_ids", "allowed_token_ids"):
             if getattr(self, name) is not None:
@@ -319,6 +334,8 @@ class SamplingParams:
             checks.token_ids("logit_bias", self.logit_bias, vocab_size)
             out.logit_bias = [(token, float(bias)) for token, bias in self.logit_bias.items()]
         out.stop = self.stop_strings
+        out.stop_pauses = [(opening, closing) for opening, closing in self.stop_pauses or ()]
+        out.stop_paused = self.stop_paused
         out.bad_words = self._bad_word_ids(tokenizer)
         out.include_stop_str_in_output = self.include_stop_str_in_output
         out.skip_special_tokens = self.skip_special_tokens

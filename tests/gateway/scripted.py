@@ -85,8 +85,8 @@ class ByteTokenizer:
     ) -> list[int]:
         if template_kwargs.get("fail"):
             raise InvalidArgumentError("the chat template failed: it was asked to", param="messages")
-        text = "".join(f"<{m['role']}>{m.get('content') or ''}" for m in messages)
-        text += f"<tools>{[t['function']['name'] for t in tools]}" if tools else ""
+        text = f"<tools>{[t['function']['name'] for t in tools]}" if tools else ""
+        text += "".join(f"<{m['role']}>{m.get('content') or ''}" for m in messages)
         return self.encode(text + ("<assistant>" if add_generation_prompt else ""), add_special_tokens=False)
 
 

@@ -142,6 +142,34 @@ def test_logprobs_and_ids_cover_calls_and_thoughts() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("template", "opened", "pauses", "paused"),
+    [
+        ("<tool_call>", False, [("<tool_call>", "</tool_call>")], False),
+        ("<think><tool_call>", False, [("<think>", "</think>"), ("<tool_call>", "</tool_call>")], False),
+        ("<think><tool_call>", True, [("<think>", "</think>"), ("<tool_call>", "</tool_call>")], True),
+        ("<|channel|>", False, [("<|start|>", "<|channel|>final")], True),
+    ],
+)
+def test_stops_are_for_the_text_of_the_answer(
+    template: str, opened: bool, pauses: list[tuple[str, str]], paused: bool
+) -> None:
+    """Behaviour 41: neither thoughts nor calls are looked through for stop strings."""
+
+    async def scenario() -> None:
+        said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "<think>"}]
+        fields = {"messages": said, "continue_final_message": True} if opened else {}
+        engine = saying("x", template)
+        async with serving(engine) as client:
+            await client.chat(tools=TOOLS, stop="9.8", **fields)
+            await client.chat(tools=TOOLS, **fields)
+        params = [stream.params for stream in engine.submitted]
+        assert [p.stop_pauses for p in params] == [pauses, None]
+        assert [p.stop_paused for p in params] == [paused, False]
+
+    run(scenario())
+
+
 def test_control_tokens_are_shown_to_formats_that_are_made_of_them() -> None:
     async def scenario() -> None:
         text = TRANSCRIPTS["mistral named"].text

@@ -130,6 +130,8 @@ class ChatService:
         ids = await self._encode(request, tools)
         opened = self._ends_in_thought(ids)
         parser = replace(parser, opened=opened)
+        if values["stop"] and parser.pauses:
+            params = replace(params, stop_pauses=parser.pauses, stop_paused=parser.starts_paused)
         context.check_budget(len(ids), _asked_tokens(request), renamed["max_tokens"])
         thoughts = Thoughts(reasoning, opened, context.engine.tokenizer.control_token)
         params = await context.constrained(params, answer_structure(structure, tools, format, thoughts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from octavo_gateway.api.engine import Engine
@@ -32,7 +32,6 @@ from octavo_gateway.protocol.errors import (
 
 if TYPE_CHECKING:
     from octavo import SamplingParams
-    from octavo.structured import GrammarSpec
 
 _log = logging.getLogger("octavo.gateway.sampling")
 

@@ -52,6 +52,53 @@ def test_text_is_cut_where_the_definition_says(pieces, stop, include):
     assert ("".join(t for t, _ in deltas), found) == (want.decode(), index)
 
 
+def unpaused(text: str, pauses: list[tuple[str, str]], paused: bool) -> list[bool]:
+    """By definition, of each character: whether a stop string may end at it, and one that does lies outside whole."""
+    out, inside, start = [], 0 if paused else None, 0
+    for end in range(1, len(text) + 1):
+        if inside is not None:
+            closing = pauses[inside][1]
+            if closing and text[start:end].endswith(closing):
+                inside, start = None, end
+            out.append(False)
+            continue
+        opened = [i for i, (opening, _) in enumerate(pauses) if text[start:end].endswith(opening)]
+        if opened:
+            inside, start = max(opened, key=lambda i: (len(pauses[i][0]), -i)), end
+        out.append(inside is None)
+    return out
+
+
+def paused_cut(text: str, stops: list[str], pauses: list[tuple[str, str]], paused: bool):
+    free = unpaused(text, pauses, paused)
+    for end in range(1, len(text) + 1):
+        ending = [s for s in stops if text[:end].endswith(s) and all(free[end - len(s) : end])]
+        if ending:
+            longest = max(ending, key=len)
+            return text[: end - len(longest)], stops.index(longest)
+    return text, None
+
+
+marks = st.text("ab", min_size=1, max_size=3)
+
+
+@relaxed
+@given(
+    pieces=pieces,
+    stop=stop_lists,
+    pauses=st.lists(st.tuples(marks, marks | st.just("")), min_size=1, max_size=2),
+    paused=st.booleans(),
+)
+def test_stops_are_not_looked_for_in_pauses(pieces, stop, pauses, paused):
+    """What is in a pause is not held back either."""
+    table = token_table([p.encode() for p in pieces] or [b""])
+    deltas, found = run(range(len(pieces)), stop, table, stop_pauses=pauses, stop_paused=paused)
+    text = "".join(pieces)
+    assert ("".join(t for t, _ in deltas), found) == paused_cut(text, stop, pauses, paused)
+    if paused and pauses[0][1] == "":
+        assert [t for t, _ in deltas[:-1]] == pieces
+
+
 @relaxed
 @given(pieces=pieces, stop=stop_lists)
 def test_only_what_can_become_a_stop_is_held_back(pieces, stop):

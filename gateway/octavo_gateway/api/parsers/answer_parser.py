@@ -42,6 +42,12 @@ class ParserSpec:
         found = [p for format in (self.reasoning, self.tools) if format is not None for p in format.pauses]
         return list(dict.fromkeys(found))
 
+    @property
+    def starts_paused(self) -> bool:
+        """The answer begins between the first of these marks."""
+        reasoning = self.reasoning
+        return reasoning is not None and (self.opened or reasoning.opened or reasoning.name == HARMONY)
+
 
 class AnswerParser:
     """Reads the deltas of one choice.

@@ -71,7 +71,6 @@ class ReasoningFormat:
         opening, closing: the tags around one; "" where the harmony scanner finds them.
         opened: every answer begins inside a thought, whatever the prompt ends with.
         control: the tags are control tokens.
-        pauses: as of `ToolFormat`.
     """
 
     name: str
