@@ -11,6 +11,7 @@ from octavo_bench.memory import command as memory
 from octavo_bench.mock import command as mock
 from octavo_bench.peers import command as peers
 from octavo_bench.serve import command as serve
+from octavo_bench.structured import command as structured
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +26,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         ("serve", serve, "load tests of any OpenAI-compatible server"),
         ("mock", mock, "a server without a model that answers at a set pace, to calibrate a load client"),
         ("gateway", gateway, "what the HTTP gateway costs per chunk and per request, with a stub engine"),
+        ("structured", structured, "what structured output costs per token and in a full batch"),
         ("peers", peers, "Octavo and other servers on the same workloads, in turn"),
     ):
         sub = benches.add_parser(

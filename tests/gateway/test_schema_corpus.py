@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -140,3 +142,46 @@ def test_a_grammar_that_takes_too_long_is_given_up(tokenizer: Tokenizer) -> None
         with pytest.raises(InvalidArgumentError, match=r"within 0\.02 s"):
             wait(specs.json_schema(schema))
     hasty.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draws", [int(os.environ.get("OCTAVO_TEST_DRAWS", "60"))])
+def test_draws_of_the_model_fit_and_none_runs_away_in_blanks(draws: int) -> None:
+    """At temperature 1 over the whole vocabulary. OCTAVO_TEST_DRAWS=500 is the run that the figures come from."""
+    from octavo import LLM, SamplingParams
+
+    schemas = [SchemaMaker(seed).schema() for seed in range(100, 150)]
+    finishes = {"stop": 0, "length": 0}
+    with LLM(max_model_len=2048, num_gpu_blocks_override=1024, max_num_seqs=32) as llm:
+        kept = [s for s in schemas if _compiles(llm, s)]
+        each = [kept[i % len(kept)] for i in range(draws)]
+        params = [
+            SamplingParams(temperature=1.0, top_k=0, seed=i, max_tokens=300, structured_outputs={"json": s})
+            for i, s in enumerate(each)
+        ]
+        conversations = [
+            [
+                {
+                    "role": "user",
+                    "content": f"Invent an example document for this schema: {json.dumps(s)}"[:1500],
+                }
+            ]
+            for s in each
+        ]
+        outputs = llm.chat(conversations, params, use_tqdm=False)
+    for schema, output in zip(each, outputs, strict=True):
+        choice = output.outputs[0]
+        finishes[str(choice.finish_reason)] += 1
+        assert not re.search(r"\s{26}", re.sub(r'"(\\.|[^"\\])*"', '""', choice.text)), choice.text
+        if choice.finish_reason == "stop":
+            jsonschema.validate(json.loads(choice.text), schema)
+    print(f"{draws} draws over {len(kept)} schemas: {finishes}")
+    assert finishes["stop"] > draws * 0.6
+
+
+def _compiles(llm: Any, schema: dict[str, Any]) -> bool:
+    try:
+        llm.model.grammars.compile(specs.json_schema(schema))
+    except InvalidArgumentError:
+        return False
+    return True
