@@ -130,6 +130,9 @@ void bind_grammar(nb::module_& m) {
 
   m.def("grammar_after", &after_marker, nb::arg("grammar"), nb::arg("marker"), nb::arg("table"), nb::arg("end_tokens"),
         "A grammar for what follows `marker`: until then everything but an end token is allowed.");
+  m.def(
+      "llguidance_version", [](const std::string& library) { return LlguidanceLibrary(library).version(); },
+      nb::arg("library"), release, "The version of llguidance's shared library; raises where it cannot be used.");
   m.def("python_grammar", &make_python_grammar, nb::arg("matcher"), nb::arg("vocab"),
         "A grammar over an llguidance.LLMatcher: every token takes the interpreter's lock.");
 }

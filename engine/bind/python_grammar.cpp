@@ -31,6 +31,17 @@ class Held {
   nb::object object_;
 };
 
+// Python's exceptions become ours while the lock is held.
+template <class Body>
+auto locked(Body body) -> decltype(body()) {
+  nb::gil_scoped_acquire lock;
+  try {
+    return body();
+  } catch (nb::python_error& e) {
+    throw Error(ErrorCode::kInvalidArgument, "grammar", std::string("the grammar cannot go on: ") + e.what());
+  }
+}
+
 class PythonConstraint final : public Constraint {
  public:
   explicit PythonConstraint(std::unique_ptr<Held> matcher) : matcher_(std::move(matcher)) {}
@@ -70,17 +81,6 @@ class PythonConstraint final : public Constraint {
     return matcher_->get().attr(name)(args...);
   }
 
-  // Python's exceptions become ours while the lock is held.
-  template <class Body>
-  static auto locked(Body body) -> decltype(body()) {
-    nb::gil_scoped_acquire lock;
-    try {
-      return body();
-    } catch (nb::python_error& e) {
-      throw Error(ErrorCode::kInvalidArgument, "grammar", std::string("the grammar cannot go on: ") + e.what());
-    }
-  }
-
   std::unique_ptr<Held> matcher_;
 };
 
@@ -89,8 +89,9 @@ class PythonGrammar final : public Grammar {
   PythonGrammar(nb::object matcher, int vocab) : matcher_(std::make_unique<Held>(std::move(matcher))), vocab_(vocab) {}
 
   std::unique_ptr<Constraint> start() const override {
-    nb::gil_scoped_acquire lock;
-    return std::make_unique<PythonConstraint>(std::make_unique<Held>(matcher_->get().attr("deep_copy")()));
+    return locked([&] {
+      return std::make_unique<PythonConstraint>(std::make_unique<Held>(matcher_->get().attr("deep_copy")()));
+    });
   }
   int vocab() const override { return vocab_; }
 

@@ -43,6 +43,8 @@ void Scheduler::Impl::check_outcome(const StepSlot& slot, const StepOutcome& out
     if (o.forced_first < 0 || o.num_forced < 0 ||
         o.forced_first + int64_t{o.num_forced} > static_cast<int64_t>(outcome.forced.size()))
       wrong(cat("sequence ", o.child, " has forced tokens that the outcome does not hold"));
+    if (const Sequence* seq = find_sequence(o.parent); seq != nullptr && o.num_forced > 0 && seq->pending > 1)
+      wrong(cat("sequence ", o.parent, " has forced tokens where its next one is in flight"));
     if (find_sequence(o.parent) == nullptr) continue;  // cancelled or stopped meanwhile
     const auto sampled = [&](const PlannedRow& row) { return row.sampled && row.seq == o.parent; };
     if (i >= slot.rows.size() || !sampled(slot.rows[i])) {  // outcomes usually stand in the order of the rows

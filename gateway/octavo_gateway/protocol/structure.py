@@ -11,7 +11,6 @@ from msgspec import Meta
 class JsonSchemaFormat(msgspec.Struct, kw_only=True):
     name: str | None = None
     description: str | None = None
-    # OpenAI's name; "schema" would hide nothing here, but stays what clients send.
     schema: dict[str, Any] | bool | None = None
     strict: bool | None = None
 

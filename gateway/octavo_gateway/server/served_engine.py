@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from octavo.async_engine import AsyncEngine
 from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
 from octavo.loading import LoadedModel, load
+from octavo.structured.vocabulary import problem
 from octavo.tokenizer import Tokenizer
 from octavo.tool_prompt import HERMES, CallForm, with_tools_in_text
 from octavo_gateway.api.engine import ModelInfo
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from octavo.sampling_params import SamplingParams
     from octavo.structured import CompiledGrammar, GrammarSpec
     from octavo.token_stream import TokenStream
+
+_log = logging.getLogger("octavo.gateway")
 
 
 class ServedTokenizer:
@@ -93,6 +97,8 @@ class ServedEngine:
     def __init__(self, args: EngineArgs) -> None:
         loaded = load(args)
         self._engine = AsyncEngine(loaded)
+        if reason := problem():
+            _log.warning("structured output is slow or not possible: %s", reason)
         tokenizer = loaded.require_tokenizer("requests")
         has_template = args.chat_template is not None or tokenizer.chat_template is not None
         template = loaded.chat_template if has_template else None

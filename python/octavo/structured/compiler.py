@@ -69,7 +69,7 @@ class GrammarCompiler:
         self._vocab_size = vocab_size
         self._end_tokens = list(end_tokens)
         self._pool = ThreadPoolExecutor(
-            self.limits.threads, thread_name_prefix="octavo-grammar", initializer=_step_back
+            self.limits.threads, thread_name_prefix="octavo-grammar", initializer=self._begin
         )
         self._lock = threading.Lock()
         self._making = threading.Lock()
@@ -135,17 +135,22 @@ class GrammarCompiler:
             native = _engine.grammar_after(native, spec.start_after.encode(), table, self._end_tokens)
         return CompiledGrammar(spec, native)
 
+    def _begin(self) -> None:
+        """A thread's start: the vocabulary, then behind the engine's threads.
+
+        What needs the interpreter's lock for long is done before: a thread that waits for its turn with the lock
+        held would hold up the event loop.
+        """
+        with contextlib.suppress(OctavoError):  # `_compile` raises it again
+            _ = self.vocabulary
+        with contextlib.suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
     def _too_long(self) -> InvalidArgumentError:
         return InvalidArgumentError(
             f"the grammar did not compile within {self.limits.timeout:g} s: simplify it",
             param="structured_outputs",
         )
-
-
-def _step_back() -> None:
-    """The engine's threads go first."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
 def _look_away(future: asyncio.Future[CompiledGrammar]) -> None:

@@ -131,6 +131,15 @@ def make_vocabulary(tokenizer: Tokenizer, vocab_size: int, end_tokens: Sequence[
     return PythonVocabulary(tokenizer, vocab_size, end_tokens)
 
 
+def problem() -> str | None:
+    """Why structured output does not work here, or not at its speed; None where it does. It takes milliseconds."""
+    try:
+        _engine.llguidance_version(library_path())
+    except OctavoError as error:
+        return str(error)
+    return None
+
+
 def library_path() -> str:
     """The shared library in llguidance's wheel, found without importing the package."""
     found = importlib.util.find_spec("llguidance")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from octavo._engine import Scheduler
@@ -64,6 +65,8 @@ class World:
         self.computed = 0  # tokens in committed rows
         self.copied_slots = 0
         self.cached_tokens: dict[int, int] = {}
+        # The tokens that follow a drawn one without being sampled.
+        self.forced_by: Callable[[int], Sequence[int]] = lambda token: ()
 
     # requests
 
@@ -264,10 +267,16 @@ class World:
             del self.owner[seq]
         outcomes = []
         for parent, child, token in children:
-            tokens = [*before[parent], token]
-            new = len(tokens) - len(request.prompt)
-            ends = new >= request.max_new or len(tokens) >= self.max_model_len or new == request.stop_at
-            outcomes.append((parent, child, token, ends))
+            tokens = before[parent]
+            taken: list[int] = []
+            ends = False
+            for more in (token, *self.forced_by(token)):
+                tokens, taken = [*tokens, more], [*taken, more]
+                new = len(tokens) - len(request.prompt)
+                ends = new >= request.max_new or len(tokens) >= self.max_model_len or new == request.stop_at
+                if ends:
+                    break
+            outcomes.append((parent, child, taken if len(taken) > 1 else token, ends))
             if ends:
                 request.done[child] = tokens
             else:

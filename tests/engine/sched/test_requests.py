@@ -275,3 +275,35 @@ def test_planning_and_committing_a_warm_step_is_quick():
         scheduler.add(i, [i], [i] * 500, max_new_tokens=3000)
     scheduler.time_steps(20)
     assert scheduler.time_steps(300) < 30_000  # nanoseconds, the median: far above what an idle core needs
+
+
+def test_forced_tokens_are_computed_in_one_row_and_preemption_does_not_show():
+    answers, steps = [], []
+    for blocks, forces in ((400, True), (23, True), (400, False)):
+        world = World(groups=[(blocks, 0)])
+        if forces:
+            world.forced_by = lambda token: range(token, token + token % 4)
+        for i in range(4):
+            world.add(random_prompt(40, seed=i), max_new=200)
+        count = 0
+        while world.step():
+            count += 1
+        steps.append(count)
+        answers.append({r.id: list(r.done.values()) for r in world.finished.values()})
+        preemptions = world.scheduler.stats()["preemptions"]
+        assert (preemptions > 0) == (blocks == 23)
+    assert answers[0] == answers[1]
+    assert all(len(done[0]) == 240 for done in answers[0].values())
+    assert steps[0] < steps[2] * 0.6
+
+
+def test_forced_tokens_do_not_follow_one_whose_successor_is_in_flight():
+    world = World(groups=[(64, 0)], depth=2)
+    world.add(random_prompt(20), max_new=50)
+    for _ in range(2):
+        world.plan()
+    world.commit()
+    world.plan()
+    world.forced_by = lambda token: (1, 2)
+    with pytest.raises(Exception, match="in flight"):
+        world.commit()
