@@ -220,7 +220,7 @@ def test_two_processes_share_a_load_and_keep_its_order() -> None:
 
 
 def record(start: float, first: float, end: float, tokens: int = 3) -> Record:
-    made = Record(due=start, released=start, dispatched=start, finished=end, output_tokens=tokens)
+    made = Record(due=start, released=start, dispatched=start, finished=end, ended=end, output_tokens=tokens)
     made.chunks.extend(np.linspace(first, end, tokens))
     return made
 
@@ -230,7 +230,7 @@ def test_a_window_holds_what_was_sent_and_what_arrived_in_it() -> None:
     window = steady_window(records)
     assert window == Window(2.5, 9.0)
     summary = summarize(records, window)
-    assert summary.requests == 6  # sent at 3 to 8
+    assert summary.requests == 6 and summary.max_concurrent == 3  # sent at 3 to 8
     assert summary.request_rate == pytest.approx(7 / 6.5)  # ended at 2.5 to 8.5
     arrivals = [i + 0.5 + k for i in range(10) for k in range(3)]
     assert summary.output_rate == pytest.approx(sum(2.5 <= t < 9 for t in arrivals) / 6.5)

@@ -21,7 +21,7 @@ from octavo_bench.serve.schedule import Traffic, due_times, schedule
 from octavo_bench.serve.scrape import parse_samples
 
 
-@settings(max_examples=40)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0, 4000), max_size=200))
 def test_histograms_are_read_by_hdrhistogram(values: list[float]) -> None:
     histogram = HdrHistogram.decode(encode_histogram(np.array(values)))

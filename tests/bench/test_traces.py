@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.errors import InvalidArgumentError
@@ -98,6 +98,7 @@ def test_an_absent_file_is_named(tmp_path: Path) -> None:
         read_trace(tmp_path / "nowhere")
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=300), head=st.sampled_from(["", AZURE, MOONCAKE, LENGTHS, "[", "{"]))
 def test_no_bytes_do_more_than_raise_an_argument_error(tmp_path_factory, data: bytes, head: str) -> None:
     path = tmp_path_factory.mktemp("t") / "trace"

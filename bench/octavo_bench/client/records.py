@@ -52,6 +52,7 @@ class Record:
         dispatched: when it was sent: later than ``released`` where the limit on requests under way held it back.
         chunks: when each chunk with generated text arrived.
         finished: when the stream ended as it should.
+        ended: when it ended, however it did.
         cancelled: the client hung up, as the load asked it to.
         slow_reader: the load asked the client to read slowly, so its times are the client's own.
         failure: kind of the failure (``connect``, ``disconnected``, ``timeout``, ``HTTP 429``, ...).
@@ -63,6 +64,7 @@ class Record:
     dispatched: float | None = None
     chunks: array[float] = field(default_factory=lambda: array("d"))
     finished: float | None = None
+    ended: float | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None

@@ -79,6 +79,8 @@ async def send(
         record.fail("disconnected", f"{type(e).__name__}: {e}")
     except ValueError as e:  # msgspec's, and of text that is no text
         record.fail("bad event", str(e))
+    finally:
+        record.ended = clock()
 
 
 async def _read_events(

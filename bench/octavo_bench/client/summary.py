@@ -135,7 +135,7 @@ def summarize(records: Sequence[Record], window: Window | None = None) -> Summar
         output_rate=per_second(tokens),
         prompt_rate=per_second(prompt),
         max_output_rate=_busiest_second(*arrivals),
-        max_concurrent=_most_at_once(good),
+        max_concurrent=_most_at_once(members),
         ttft=Distribution(r.ttft for r in timed),
         tpot=Distribution(r.tpot for r in timed),
         itl=Distribution(np.concatenate([np.diff(r.chunks) for r in timed]) if timed else ()),
@@ -188,7 +188,7 @@ def _most_at_once(records: Sequence[Record]) -> int:
     changes = sorted(
         change
         for r in records
-        if r.dispatched is not None and r.finished is not None
-        for change in ((r.dispatched, 1), (r.finished, -1))
+        if r.dispatched is not None and r.ended is not None
+        for change in ((r.dispatched, 1), (r.ended, -1))
     )
     return int(np.cumsum([step for _, step in changes]).max()) if changes else 0

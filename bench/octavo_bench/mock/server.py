@@ -86,6 +86,8 @@ class MockServer:
                 queued = False
                 start = time.perf_counter() if self.pace.max_num_seqs else arrived
                 return await self._answer(request, body, chat, arrived, start, prompt_tokens, output_tokens)
+        except ConnectionResetError:  # the client hung up
+            return web.Response()
         finally:
             if queued:
                 self._waiting -= 1

@@ -54,6 +54,7 @@ class WorkerPeer:
                 dispatched=0.0,
                 chunks=array("d", r["chunks"]),
                 finished=r["finished"],
+                ended=r["finished"],
                 prompt_tokens=len(shot.prompt),
                 output_tokens=r["tokens"],
             )

@@ -52,14 +52,14 @@ def _one(result: RunResult, axes: Any) -> None:
                 axis.plot(ordered, np.arange(1, len(ordered) + 1) / len(ordered) * 100, label=name)
                 axis.legend()
         axis.set(title=title, xlabel="ms", ylabel="share at most this, %")
-        axis.set_xscale("symlog", linthresh=1)
+        axis.set_xscale("log", nonpositive="clip")
     times, counts = token_arrivals(result.records)
     if len(times):
         seconds = np.bincount(np.floor(times).astype(int), weights=counts)
-        axes[1][0].step(np.arange(len(seconds)), seconds, where="post")
+        axes[1][0].stairs(seconds, fill=True)
     axes[1][0].set(title="Output tokens per second", xlabel="s", ylabel="tokens/s")
     starts = np.sort([r.dispatched for r in result.records if r.dispatched is not None])
-    ends = np.sort([r.finished for r in result.records if r.finished is not None])
+    ends = np.sort([r.ended for r in result.records if r.ended is not None])
     moments = np.sort(np.concatenate([starts, ends]))
     if len(moments):
         under_way = np.searchsorted(starts, moments, "right") - np.searchsorted(ends, moments, "right")

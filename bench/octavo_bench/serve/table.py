@@ -81,7 +81,9 @@ def one_run(plan: Plan, result: RunResult) -> str:
     lines.append(_row("CPU of the busiest process (%):", max(w.cpu_mean for w in result.watches) * 100))
     lines += [f"CLIENT-LIMITED: {reason}" for reason in result.limits]
     if result.limits:
-        lines.append("The figures may be the client's: give it more cores, or --processes.")
+        lines.append(
+            "The figures may be the client's: give it a quieter machine, more cores, or --processes."
+        )
     lines.append("=" * WIDTH)
     return "\n".join(lines)
 
@@ -147,7 +149,8 @@ def many_runs(results: Sequence[RunResult]) -> str:
             base = [statistics.median(figure(r) for r in first) for _, figure in _COLUMNS]
             ratios = [b / a if a else math.nan for a, b in zip(base, figures, strict=True)]
             lines.append(f"{'  second / first':<{left}}" + "".join(map(_cell, ratios)))
-    return "\n".join(lines)
+    reasons = dict.fromkeys(reason for r in results for reason in r.limits)
+    return "\n".join([*lines, *(f"client-limited: {reason}" for reason in reasons)])
 
 
 def _cell(value: float) -> str:
