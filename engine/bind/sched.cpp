@@ -197,6 +197,7 @@ void bind_sched(nb::module_& m) {
       .def("has_work", &Scheduler::has_work)
       .def(
           "plan", [](Scheduler& self) { return plan_to_python(self.plan()); },
+          nb::sig("def plan(self) -> dict[str, typing.Any] | None"),
           "The next step as a dict of lists, or None when nothing can be planned now.")
       .def("commit", &commit, nb::arg("step"), nb::arg("outcomes"), nb::arg("faults") = std::vector<SeqId>{},
            "outcomes: (parent, child, token, finished).")
@@ -214,7 +215,9 @@ void bind_sched(nb::module_& m) {
                out.append(nb::make_tuple(f.id, refusal_to_python(f.why)));
              return out;
            })
-      .def("stats", [](const Scheduler& self) { return stats_to_python(self.stats()); })
+      .def(
+          "stats", [](const Scheduler& self) { return stats_to_python(self.stats()); },
+          nb::sig("def stats(self) -> dict[str, typing.Any]"))
       .def(
           "snapshot", [](const Scheduler& self) { return snapshot_dict(self.snapshot()); },
           nb::sig("def snapshot(self) -> dict[str, typing.Any]"),

@@ -9,8 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from octavo._engine import Channel, Delta
-
+from octavo import _engine
 from octavo.errors import OctavoError
 from octavo.token_stream import MAX_BACKLOG, LoopReader, TokenStream
 from octavo.tool_prompt import HERMES, CallForm
@@ -19,6 +18,7 @@ from octavo_gateway.api.engine import ModelInfo
 if TYPE_CHECKING:
     from octavo.loading import LoadedModel
     from octavo.sampling_params import SamplingParams
+    from octavo.structured import CompiledGrammar, GrammarSpec
 
 VOCAB = 49152
 _TEXT, _TOKEN = " token", 1234
@@ -61,18 +61,20 @@ class StubChannel:
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.steps = 0
         self._left: dict[int, int] = {}
-        self._deltas: dict[int, Delta] = {}  # what each stream gets in every step but its last
-        self._aborted: list[Delta] = []
+        self._deltas: dict[int, _engine.Delta] = {}  # what each stream gets in every step but its last
+        self._aborted: list[_engine.Delta] = []
         self._readable = False
 
     def begin(self, request: int, prompt_tokens: int, tokens: int) -> None:
         self._left[request] = tokens
-        self._deltas[request] = Delta(request, text=_TEXT, token_ids=[_TOKEN], prompt_tokens=prompt_tokens)
+        self._deltas[request] = _engine.Delta(
+            request, text=_TEXT, token_ids=[_TOKEN], prompt_tokens=prompt_tokens
+        )
         if not self._readable:
             os.eventfd_write(self.fd, 1)
             self._readable = True
 
-    def drain(self) -> list[Delta]:
+    def drain(self) -> list[_engine.Delta]:
         self.steps += 1
         out, self._aborted = self._aborted, []
         for request, left in list(self._left.items()):
@@ -90,9 +92,9 @@ class StubChannel:
         if request in self._left:
             self._aborted.append(self._end(request, finish="abort"))
 
-    def _end(self, request: int, **last: Any) -> Delta:
+    def _end(self, request: int, **last: Any) -> _engine.Delta:
         del self._left[request]
-        return Delta(request, prompt_tokens=self._deltas.pop(request).prompt_tokens, **last)
+        return _engine.Delta(request, prompt_tokens=self._deltas.pop(request).prompt_tokens, **last)
 
     def close(self) -> None:
         os.close(self.fd)
@@ -111,10 +113,10 @@ class _StubModel:
     def engine(self) -> _StubModel:
         return self
 
-    def open_channel(self) -> Channel:
-        return cast(Channel, self.channel)
+    def open_channel(self) -> _engine.Channel:
+        return cast(_engine.Channel, self.channel)
 
-    def close_channel(self, channel: Channel) -> None:
+    def close_channel(self, channel: _engine.Channel) -> None:
         self.channel.close()
 
     def cancel(self, request: int) -> None:
@@ -124,7 +126,7 @@ class _StubModel:
         self,
         ids: Sequence[int],
         params: SamplingParams,
-        channel: Channel,
+        channel: _engine.Channel,
         *,
         namespace: int = 0,
         priority: int = 0,
@@ -153,6 +155,9 @@ class StubEngine:
         return self._reader.submit(
             prompt, params, namespace=namespace, priority=priority, max_backlog=MAX_BACKLOG
         )
+
+    async def compile(self, spec: GrammarSpec) -> CompiledGrammar:
+        raise OctavoError("the stub keeps no grammar", code="unsupported", param="structured_outputs")
 
     def stats(self) -> dict[str, Any]:
         running = 0 if self._reader is None else self._reader.num_streams

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from octavo._engine import Scheduler
-
+from octavo import _engine
 from octavo_bench.memory.first_fit import FirstFit
 from octavo_bench.memory.jobs import Job
 
@@ -54,7 +53,7 @@ class Policy(ABC):
     """One way to give memory to requests; used for one run."""
 
     name: str
-    scheduler: Scheduler
+    scheduler: _engine.Scheduler
     sharing = False  # whether prefixes are shared between requests
 
     @abstractmethod
@@ -133,8 +132,8 @@ class Paged(Policy):
         return Usage(tokens, 0, allocated - tokens, 0, self._limits.slots - allocated)
 
 
-def _scheduler(limits: Limits, blocks: int, *, sharing: bool, watermark: float = 0.01) -> Scheduler:
-    return Scheduler(
+def _scheduler(limits: Limits, blocks: int, *, sharing: bool, watermark: float = 0.01) -> _engine.Scheduler:
+    return _engine.Scheduler(
         groups=[(blocks, 0)],
         block_size=limits.block_size,
         max_tokens_per_step=limits.max_num_batched_tokens,

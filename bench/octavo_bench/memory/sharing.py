@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from octavo._engine import Scheduler
-
+from octavo import _engine
 from octavo_bench.memory.jobs import Job
 
 _PUBLISHED_N, _PUBLISHED_BEAMS = "16.2-30.5 %", "44.3-66.3 %"
-# (parent, child, token, ended), as Scheduler.commit takes them.
+# (parent, child, token, ended), as _engine.Scheduler.commit takes them.
 _Outcome = tuple[int, int, int, bool]
 
 
@@ -60,7 +59,7 @@ class _World:
 
     def __init__(self, blocks: int, block_size: int, max_seqs: int) -> None:
         self.block_size = block_size
-        self.scheduler = Scheduler(
+        self.scheduler = _engine.Scheduler(
             groups=[(blocks, 0)],
             block_size=block_size,
             max_tokens_per_step=max(512, max_seqs),
