@@ -40,6 +40,9 @@ class StubTokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         return _TEXT.encode()
 
+    def control_token(self, text: str) -> int | None:
+        return None
+
     def encode_chat(
         self,
         messages: Sequence[Mapping[str, Any]],
