@@ -161,6 +161,7 @@ def test_it_refreshes_until_a_key_ends_it(key: bytes) -> None:
                 assert await asyncio.wait_for(process.wait(), 10) == 0
                 for task in tasks:
                     task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     run(scenario())
 
