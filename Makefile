@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 # Only the lock decides versions; the package itself is then installed without a look at any index.
 EDITABLE := $(PIP) install --quiet --no-build-isolation --no-deps --editable .
 
-.PHONY: help install install-test serve test test-fast judges test-sanitize lint format docs wheel clean
+.PHONY: help install install-test serve test test-fast judges test-sanitize fuzz lint format docs wheel clean
 
 help:  ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,16 @@ judges: $(VENV)/made  ## Install the judges that tests/judges runs, into .judges
 
 test-sanitize: install-test  ## Run every test with the engine under AddressSanitizer and UBSan
 	tests/sanitize.sh $(ARGS)
+
+FUZZ_INPUTS ?= 100000
+fuzz: install-test  ## Feed made-up model files to the engine under AddressSanitizer and UBSan (FUZZ_INPUTS=100000)
+	$(BIN)/cmake -G Ninja -S . -B build/fuzz -DCMAKE_BUILD_TYPE=Release -DOCTAVO_FUZZ=ON -DOCTAVO_SANITIZE=ON \
+	  -DPython_EXECUTABLE=$(BIN)/python -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)"
+	$(BIN)/cmake --build build/fuzz --target fuzz_gguf fuzz_safetensors
+	for target in gguf safetensors; do \
+	  ASAN_OPTIONS=max_allocation_size_mb=64 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	    build/fuzz/tests/fuzz/fuzz_$$target $(FUZZ_INPUTS) || exit 1; \
+	done
 
 # The stub of the extension is made by the build; type checking reads it beside the package's own files.
 lint: install-test  ## Check formatting, lint rules and types

@@ -36,13 +36,13 @@ const SafetensorsType& find_type(const SafetensorsFile& file, const SafetensorsR
 }
 
 uint64_t shape_bytes(const SafetensorsFile& file, const SafetensorsRecord& t, uint64_t item_bytes) {
-  uint64_t bytes = item_bytes;
+  auto bytes = static_cast<int64_t>(item_bytes);
   for (const int64_t size : t.shape) {
-    if (size < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) {
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) {
       corrupt(file, t.name, cat("has shape ", shape_text(t.shape), ", negative or too large"));
     }
   }
-  return bytes;
+  return static_cast<uint64_t>(bytes);
 }
 
 // The format promises no alignment. A tensor whose elements lie askew (no writer that pads makes one) is copied.
