@@ -63,8 +63,8 @@ def _read_shards(folder: Path) -> list[Header]:
     if not isinstance(placed, dict) or not placed:
         raise _corrupt(index, "it has no weight_map")
     for name, shard in placed.items():
-        if not isinstance(shard, str) or shard != os.path.basename(shard) or shard in ("", ".", ".."):
-            raise _corrupt(index, f"tensor {name} is in {shard!r}, which is not a file name", name)
+        if not _is_file_name(shard):
+            raise _corrupt(index, f"tensor {name} is in {str(shard)[:100]!r}, which is not a file name", name)
     headers = {}
     for shard in sorted(set(placed.values())):
         if not (folder / shard).is_file():
@@ -103,13 +103,22 @@ def _record(path: Path, name: str, value: Any) -> Record:
     if not isinstance(value, dict):
         raise _corrupt(path, f"tensor {name} is not described by an object", name)
     dtype, shape, offsets = value.get("dtype"), value.get("shape"), value.get("data_offsets")
-    if not isinstance(dtype, str):
+    if not name.isprintable():
+        raise _corrupt(path, f"the tensor name {name!r} is not printable")
+    if not isinstance(dtype, str) or not dtype.isascii():
         raise _corrupt(path, f"tensor {name} has dtype {dtype!r}", name)
     if not _are_sizes(shape):
         raise _corrupt(path, f"tensor {name} has shape {shape!r}", name)
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise _corrupt(path, f"tensor {name} has data_offsets {offsets!r}", name)
     return name, dtype, shape, offsets[0], offsets[1]
+
+
+def _is_file_name(value: Any) -> bool:
+    """Of a file in the same folder, with a name that file systems take."""
+    if not isinstance(value, str) or value != os.path.basename(value) or value in ("", ".", ".."):
+        return False
+    return value.isprintable() and len(value.encode()) <= 255  # lone surrogates are not printable
 
 
 def _are_sizes(values: Any) -> TypeGuard[list[int]]:

@@ -1,0 +1,62 @@
+"""Model files made wrong on purpose are refused with an error of octavo's, quickly. `file_fuzzer.py` makes more."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+
+from octavo.errors import ModelError
+from octavo.models.checkpoint import open_checkpoint
+
+from .file_fuzzer import fuzz, prepare, with_header
+
+
+@pytest.mark.parametrize(
+    ("count", "seed"), [(200, 1), pytest.param(1500, 2, marks=pytest.mark.slow, id="many")]
+)
+def test_spoiled_folders(tiny_llama: Path, tmp_path: Path, count: int, seed: int) -> None:
+    files = prepare(tiny_llama, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fields of config.json that are not known
+        outcome = fuzz(files, count, seed)
+    assert outcome.problems == []
+    assert outcome.verdicts["accepted"] > count // 20 and outcome.verdicts["corrupt_file"] > count // 3
+    assert outcome.slowest < 5
+
+
+@pytest.mark.parametrize("name", ["\ud800", "y" * 300, "a\nb", "..", "", "a/b", 7])
+def test_a_shard_that_is_no_file_name(tiny_llama: Path, tmp_path: Path, name: object) -> None:
+    import json
+
+    shutil.copytree(tiny_llama, tmp_path, dirs_exist_ok=True)
+    index = {"weight_map": {"model.norm.weight": name}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match="is not a file name") as caught:
+        open_checkpoint(tmp_path)
+    assert caught.value.param == "model.norm.weight"
+
+
+def test_a_shard_that_is_the_index_itself(tiny_llama: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_llama, tmp_path, dirs_exist_ok=True)
+    index = '{"weight_map": {"model.norm.weight": "model.safetensors.index.json"}}'
+    (tmp_path / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(ModelError, match="its header has"):
+        open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ({"\ud800": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, "is not printable"),
+        ({"a": {"dtype": "\ud800", "shape": [1], "data_offsets": [0, 4]}}, "has dtype"),
+        ({"a": {"dtype": "U8", "shape": [2**62, 3, 0], "data_offsets": [0, 0]}}, "negative or too large"),
+    ],
+)
+def test_records_that_cannot_be(tiny_llama: Path, tmp_path: Path, record: object, says: str) -> None:
+    shutil.copytree(tiny_llama, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "model.safetensors").write_bytes(with_header(record, bytes(4)))
+    with pytest.raises(ModelError, match=says):
+        open_checkpoint(tmp_path)
