@@ -14,6 +14,16 @@ constexpr float kLog2E = 1.44269504088896340736f;
 // Long sequences that one step can spread over all threads.
 constexpr int kCutRows = 4;
 
+// Tiles of few queries wait for memory at their begin: one job takes several and looks ahead.
+constexpr int kJobsPerThread = 8;
+constexpr int kMaxJobItems = 8;
+
+// A tile for one KV head.
+struct Item {
+  const QueryTile* tile;
+  int kv_head;
+};
+
 // One worker at one tile of queries for one KV head.
 class TileRunner {
  public:
@@ -31,7 +41,9 @@ class TileRunner {
     queries_ = reinterpret_cast<TileQuery*>(next);
   }
 
-  void run(const QueryTile& tile, int kv_head) {
+  // next: what this worker does after it, null: nothing.
+  void run(const QueryTile& tile, int kv_head, const Item* next) {
+    ahead_ = next ? look_ahead(*next) : AttentionAhead{};
     find_queries(tile, kv_head);
     clear();
     const RowPartials& row = plan_.rows[queries_[0].row];
@@ -52,6 +64,24 @@ class TileRunner {
   }
 
  private:
+  // Where the cache of a KV head begins.
+  std::byte* keys(int kv_head) const {
+    return p_.cache.k + static_cast<size_t>(kv_head) * p_.cache.block_size * p_.k_dim * dtype_size(p_.cache.dtype);
+  }
+  std::byte* values(int kv_head) const {
+    return p_.cache.v + static_cast<size_t>(kv_head) * p_.cache.block_size * p_.v_dim * dtype_size(p_.cache.dtype);
+  }
+
+  // The first partition of a tile, as its first query sees it.
+  AttentionAhead look_ahead(const Item& item) const {
+    const QueryTile& tile = *item.tile;
+    if (tile.first >= tile.last) return {};
+    const AttentionRow& row = p_.rows[tile.group < 0 ? tile.member : p_.prefix_groups[tile.group].rows[tile.member]];
+    const int seen = row.first_pos + tile.token + 1, first = tile.first * kAttentionPartition;
+    return {keys(item.kv_head), values(item.kv_head), row.block_table,
+            std::max(first, p_.window > 0 ? seen - p_.window : 0), std::min(first + kAttentionPartition, seen)};
+  }
+
   void find_queries(const QueryTile& tile, int kv_head) {
     count_ = tile.count;
     packed_ = false;
@@ -95,8 +125,6 @@ class TileRunner {
     if (first >= last) return;
     if (!packed_) pack_queries();
     const KvLayer& cache = p_.cache;
-    const size_t head_elements = static_cast<size_t>(kv_head) * cache.block_size;
-    const size_t element = dtype_size(cache.dtype);
     AttentionTile t;
     t.q = q_;
     t.count = count_;
@@ -106,14 +134,17 @@ class TileRunner {
     t.l = l_;
     t.o = o_;
     t.scratch = scratch_;
-    t.k = cache.k + head_elements * p_.k_dim * element;
-    t.v = cache.v + head_elements * p_.v_dim * element;
+    t.k = keys(kv_head);
+    t.v = values(kv_head);
     t.k_stride = cache.k_stride;
     t.v_stride = cache.v_stride;
     t.block_table = p_.rows[queries_[0].row].block_table;
     t.block_size = cache.block_size;
     t.k_dim = p_.k_dim;
+
     t.v_dim = p_.v_dim;
+    t.ahead = ahead_;
+
     t.softcap = p_.softcap > 0.0f ? p_.softcap * kLog2E : 0.0f;
     kernels_.partitions[static_cast<int>(cache.dtype)](t, first, last);
   }
@@ -169,6 +200,7 @@ class TileRunner {
   int32_t* lo_;
   int32_t* hi_;
   TileQuery* queries_;
+  AttentionAhead ahead_;
   int count_ = 0;
   bool packed_ = false;
 };
@@ -192,8 +224,19 @@ void attention(CpuQueue& queue, const Kernels& kernels, const AttentionParams& p
       attention_fixed_bytes(p.num_rows, p.num_prefix_groups, num_tokens, p.heads, p.k_dim, p.v_dim, pool.threads()));
   const AttentionPlan plan = plan_attention(p, pool.threads(), workspace, queue.workspace_bytes());
   auto pass = [&](const QueryTile* tiles, int count) {
-    pool.run(count * p.kv_heads, [&](int job, int worker) {
-      TileRunner(p, kernels.attention, plan, worker).run(tiles[job / p.kv_heads], job % p.kv_heads);
+    const int items = count * p.kv_heads;
+    int64_t queries = 0;
+    for (int i = 0; i < count; ++i) queries += tiles[i].count;
+    const bool few = queries <= static_cast<int64_t>(count) * kQueryBlock;
+    const int size = few ? std::clamp(items / (kJobsPerThread * pool.threads()), 1, kMaxJobItems) : 1;
+    auto item = [&](int i) { return Item{&tiles[i / p.kv_heads], i % p.kv_heads}; };
+    pool.run((items + size - 1) / size, [&](int job, int worker) {
+      TileRunner runner(p, kernels.attention, plan, worker);
+      const int end = std::min(items, (job + 1) * size);
+      for (int i = job * size; i < end; ++i) {
+        const Item next = i + 1 < end ? item(i + 1) : Item{};
+        runner.run(*item(i).tile, item(i).kv_head, next.tile ? &next : nullptr);
+      }
     });
   };
   pass(plan.tiles, plan.first_pass);

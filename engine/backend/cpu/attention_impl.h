@@ -38,7 +38,7 @@ void finish(float m, float l, const float* o, const float* sink, int v_dim, floa
 
 // Queries [i0, i0 + NQ) over the partition that starts at `start`.
 template <class T, int NQ>
-void query_block(const AttentionTile& t, const PartitionView<T>& view, int i0, int start) {
+void query_block(const AttentionTile& t, const PartitionView<T>& view, Fetch& fetch, int i0, int start) {
   int lo[NQ], hi[NQ];
   int first = kPartition, last = 0;                // seen by any
   int common_first = 0, common_last = kPartition;  // seen by all
@@ -55,12 +55,12 @@ void query_block(const AttentionTile& t, const PartitionView<T>& view, int i0, i
   float* s = t.scratch;
   float* acc = s + kQueryBlock * kPartition;
   const int ld = (t.v_dim + kLanes - 1) / kLanes * kLanes;
-  score_range<T, NQ>(t.q + static_cast<size_t>(i0) * t.k_dim, view, first / kLanes, (last + kLanes - 1) / kLanes,
+  score_range<T, NQ>(t.q + static_cast<size_t>(i0) * t.k_dim, view, fetch, first / kLanes, (last + kLanes - 1) / kLanes,
                      t.k_dim, s);
   float m[NQ], l[NQ];
   if (common_first == first && common_last == last) {
     softmax<NQ>(s, first, last, t.softcap, m, l);
-    weigh_range<T, NQ>(s, view, first, last, t.v_dim, acc, ld, true);
+    weigh_range<T, NQ>(s, view, fetch, first, last, t.v_dim, acc, ld, true);
   } else {
     for (int i = 0; i < NQ; ++i) {
       if (lo[i] < hi[i]) softmax<1>(s + i * kPartition, lo[i], hi[i], t.softcap, m + i, l + i);
@@ -69,12 +69,13 @@ void query_block(const AttentionTile& t, const PartitionView<T>& view, int i0, i
     if (common_first > common_last) common_first = common_last = last;
     for (int i = 0; i < NQ; ++i) {
       const int edge = common_first < hi[i] ? common_first : hi[i];
-      weigh_range<T, 1>(s + i * kPartition, view, lo[i], edge > lo[i] ? edge : lo[i], t.v_dim, acc + i * ld, ld, true);
+      weigh_range<T, 1>(s + i * kPartition, view, fetch, lo[i], edge > lo[i] ? edge : lo[i], t.v_dim, acc + i * ld, ld,
+                        true);
     }
-    weigh_range<T, NQ>(s, view, common_first, common_last, t.v_dim, acc, ld, false);
+    weigh_range<T, NQ>(s, view, fetch, common_first, common_last, t.v_dim, acc, ld, false);
     for (int i = 0; i < NQ; ++i) {
       if (common_last < hi[i]) {
-        weigh_range<T, 1>(s + i * kPartition, view, common_last, hi[i], t.v_dim, acc + i * ld, ld, false);
+        weigh_range<T, 1>(s + i * kPartition, view, fetch, common_last, hi[i], t.v_dim, acc + i * ld, ld, false);
       }
     }
   }
@@ -100,6 +101,13 @@ OCTAVO_INLINE void find_blocks(const AttentionTile& t, int shift, int start, int
   }
 }
 
+// About how often the loops of one query block go round for `keys` keys.
+OCTAVO_INLINE int loop_steps(const AttentionTile& t, int keys) {
+  constexpr int kWidest = 4 * kLanes;
+  if (keys <= 0) return 1;
+  return t.k_dim * ((keys + kWidest - 1) / kWidest) + keys * ((t.v_dim + 4 * kLanes - 1) / (4 * kLanes));
+}
+
 template <class T>
 void partitions(const AttentionTile& t, int first, int last) {
   int seen_lo = t.lo[0], seen_hi = t.hi[0];
@@ -111,38 +119,40 @@ void partitions(const AttentionTile& t, int first, int last) {
   view.block_size = t.block_size;
   view.block_shift = __builtin_ctz(t.block_size);
   for (int i = 0; i < kMaxBlocks; ++i) {
-    view.next_k[i] = reinterpret_cast<const T*>(t.k);
-    view.next_v[i] = reinterpret_cast<const T*>(t.v);
+    view.k[i] = reinterpret_cast<const T*>(t.k);
+    view.v[i] = reinterpret_cast<const T*>(t.v);
   }
-  find_blocks(t, view.block_shift, first * kPartition, seen_lo, seen_hi, view.next_k, view.next_v);
+  Fetch fetch;
   for (int p = first; p < last; ++p) {
-    const int start = p * kPartition;
-    for (int i = 0; i < kMaxBlocks; ++i) {
-      view.k[i] = view.next_k[i];
-      view.v[i] = view.next_v[i];
-    }
+    const int start = p * kPartition, end = start + kPartition;
+    find_blocks(t, view.block_shift, start, seen_lo, seen_hi, view.k, view.v);
     if (p + 1 < last) {
-      find_blocks(t, view.block_shift, start + kPartition, seen_lo, seen_hi, view.next_k, view.next_v);
+      fetch.aim(t, t.k, t.v, t.block_table, seen_lo > end ? seen_lo : end,
+                seen_hi < end + kPartition ? seen_hi : end + kPartition, sizeof(T));
+    } else {
+      fetch.aim(t, t.ahead.k, t.ahead.v, t.ahead.block_table, t.ahead.begin, t.ahead.end, sizeof(T));
     }
+    const int keys = (seen_hi < end ? seen_hi : end) - (seen_lo > start ? seen_lo : start);
     for (int i = 0; i < t.count; i += kQueryBlock) {
+      fetch.pace(loop_steps(t, keys) * ((t.count - i + kQueryBlock - 1) / kQueryBlock));
       switch (t.count - i) {
         case 1:
-          query_block<T, 1>(t, view, i, start);
+          query_block<T, 1>(t, view, fetch, i, start);
           break;
         case 2:
-          query_block<T, 2>(t, view, i, start);
+          query_block<T, 2>(t, view, fetch, i, start);
           break;
         case 3:
-          query_block<T, 3>(t, view, i, start);
+          query_block<T, 3>(t, view, fetch, i, start);
           break;
         case 4:
-          query_block<T, 4>(t, view, i, start);
+          query_block<T, 4>(t, view, fetch, i, start);
           break;
         case 5:
-          query_block<T, 5>(t, view, i, start);
+          query_block<T, 5>(t, view, fetch, i, start);
           break;
         default:
-          query_block<T, 6>(t, view, i, start);
+          query_block<T, 6>(t, view, fetch, i, start);
           break;
       }
     }

@@ -8,6 +8,15 @@ namespace octavo {
 // 6 x 64 the thirty-two of AVX-512.
 inline constexpr int kQueryBlock = 6;
 
+// Positions [begin, end) of one partition that the caller reads after this tile.
+struct AttentionAhead {
+  const std::byte* k = nullptr;  // as in AttentionTile
+  const std::byte* v = nullptr;
+  const int32_t* block_table = nullptr;
+  int begin = 0;
+  int end = 0;
+};
+
 // Queries that read the same keys of one KV head, and where their running softmax stands.
 // A state (m, l, o) is the maximum, the sum and the unnormalised output over the partitions done so far, in base 2;
 // an empty one has m = -infinity. Visible positions of query i: [lo[i], hi[i]).
@@ -28,6 +37,7 @@ struct AttentionTile {
   int block_size = 16;  // a multiple of 8 that divides the partition
   int k_dim = 0;
   int v_dim = 0;
+  AttentionAhead ahead;
   float softcap = 0.0f;  // 0: off; else the q were divided by the cap, and this is cap * log2(e)
 };
 

@@ -5,6 +5,7 @@
 // many, never matters.
 #include <cstddef>
 
+#include "backend/cpu/attention_fetch.h"
 #include "backend/cpu/attention_kernels.h"
 #include "backend/cpu/vec_math.h"
 
@@ -14,21 +15,14 @@ namespace {
 // A loop that fills all registers: inlined, it would share them with constants of its neighbours.
 #define OCTAVO_ALONE __attribute__((noinline))
 
-constexpr int kPartition = 128;
-constexpr int kMaxBlocks = kPartition / 8;
 constexpr float kNegInf = -__builtin_inff();
-template <class T>
-constexpr int kLineVectors = 64 / (kLanes * sizeof(T)) > 0 ? 64 / (kLanes * sizeof(T)) : 1;  // vectors in a cache line
 
 // The blocks of one partition for one KV head.
 template <class T>
 struct PartitionView {
   const T* k[kMaxBlocks];
   const T* v[kMaxBlocks];
-  // The same places of the partition after this one (or of this one, at the end): fetched into L2 meanwhile. With few
-  // queries the loops wait for memory, and blocks are too short and scattered for the hardware to foresee.
-  const T* next_k[kMaxBlocks];
-  const T* next_v[kMaxBlocks];
+
   int block_size;
   int block_shift;
 };
@@ -80,13 +74,12 @@ struct KeyVector {
 
 // NQ queries x NV vectors of keys, from vector `c` of the partition on. s: [NQ, 128]
 template <class T, int NQ, int NV, bool kSplit>
-OCTAVO_ALONE void score(const float* __restrict q, const PartitionView<T>& view, int c, int k_dim,
+OCTAVO_ALONE void score(const float* __restrict q, const PartitionView<T>& view, Fetch& fetch, int c, int k_dim,
                         float* __restrict s) {
-  KeyVector<T, kSplit> keys[NV], next[NV];
+  KeyVector<T, kSplit> keys[NV];
   for (int j = 0; j < NV; ++j) {
     const int slot = (c + j) * kLanes;
     keys[j] = {view.k, slot, view.block_size, view.block_shift};
-    next[j] = {view.next_k, slot, view.block_size, view.block_shift};
   }
   Vec acc[NQ][NV];
 #pragma GCC unroll 8
@@ -96,8 +89,7 @@ OCTAVO_ALONE void score(const float* __restrict q, const PartitionView<T>& view,
   const size_t stride = view.block_size;
   size_t offset = 0;
   for (int d = 0; d < k_dim; ++d, offset += stride, q += kQueryBlock) {
-#pragma GCC unroll 8
-    for (int j = 0; j < NV; j += kLineVectors<T>) prefetch(next[j].low + offset);
+    fetch.step(d);
     outer_product<NQ, NV>(acc, [&](int i) { return q[i]; }, [&](int j) { return keys[j].at(offset); });
   }
 #pragma GCC unroll 8
@@ -108,20 +100,21 @@ OCTAVO_ALONE void score(const float* __restrict q, const PartitionView<T>& view,
 
 // Scores of the vectors [c0, c1).
 template <class T, int NQ>
-OCTAVO_INLINE void score_range(const float* q, const PartitionView<T>& view, int c0, int c1, int k_dim, float* s) {
+OCTAVO_INLINE void score_range(const float* q, const PartitionView<T>& view, Fetch& fetch, int c0, int c1, int k_dim,
+                               float* s) {
   if constexpr (kLanes > 8) {
     if (view.block_size < kLanes) {
-      for (int c = c0; c < c1; ++c) score<T, NQ, 1, true>(q, view, c, k_dim, s);
+      for (int c = c0; c < c1; ++c) score<T, NQ, 1, true>(q, view, fetch, c, k_dim, s);
       return;
     }
   }
-  constexpr int kWide = kRegisters / (NQ <= 3 ? 4 : 8);
+  constexpr int kWide = NQ <= 3 ? 4 : kRegisters / 8;
   int c = c0;
-  for (; c + kWide <= c1; c += kWide) score<T, NQ, kWide, false>(q, view, c, k_dim, s);
+  for (; c + kWide <= c1; c += kWide) score<T, NQ, kWide, false>(q, view, fetch, c, k_dim, s);
   if constexpr (kWide > 2) {
-    for (; c + 2 <= c1; c += 2) score<T, NQ, 2, false>(q, view, c, k_dim, s);
+    for (; c + 2 <= c1; c += 2) score<T, NQ, 2, false>(q, view, fetch, c, k_dim, s);
   }
-  for (; c < c1; ++c) score<T, NQ, 1, false>(q, view, c, k_dim, s);
+  for (; c < c1; ++c) score<T, NQ, 1, false>(q, view, fetch, c, k_dim, s);
 }
 
 // Scores to probabilities relative to the partition's maximum; invisible lanes become 0. All NQ queries see [lo, hi).
@@ -168,8 +161,8 @@ OCTAVO_ALONE void softmax(float* s, int lo, int hi, float softcap, float* max_ou
 
 // acc[i] += sum of p[i][key] * v[key] over keys [first, last) ascending, for NC vectors of columns at `col`.
 template <class T, int NQ, int NC>
-OCTAVO_ALONE void weigh(const float* __restrict p, const PartitionView<T>& view, int first, int last, int v_dim,
-                        int col, float* __restrict acc, int ld, bool fresh) {
+OCTAVO_ALONE void weigh(const float* __restrict p, const PartitionView<T>& view, Fetch& fetch, int first, int last,
+                        int v_dim, int col, float* __restrict acc, int ld, bool fresh) {
   Vec sum[NQ][NC];
 #pragma GCC unroll 8
   for (int i = 0; i < NQ; ++i)
@@ -179,12 +172,11 @@ OCTAVO_ALONE void weigh(const float* __restrict p, const PartitionView<T>& view,
     const int slot = key & (view.block_size - 1);
     const size_t row = static_cast<size_t>(slot) * v_dim + col;
     const T* v = view.v[key >> view.block_shift] + row;
-    const T* next = view.next_v[key >> view.block_shift] + row;
+
     const int rest = view.block_size - slot;
     const int end = key + rest < last ? key + rest : last;
-    for (; key < end; ++key, v += v_dim, next += v_dim) {
-#pragma GCC unroll 8
-      for (int j = 0; j < NC; j += kLineVectors<T>) prefetch(next + j * kLanes);
+    for (; key < end; ++key, v += v_dim) {
+      fetch.step(key);
       outer_product<NQ, NC>(
           sum, [&](int i) { return p[i * kPartition + key]; }, [&](int j) { return load(v + j * kLanes); });
     }
@@ -212,14 +204,14 @@ OCTAVO_INLINE void weigh_tail(const float* p, const PartitionView<T>& view, int 
 }
 
 template <class T, int NQ>
-OCTAVO_INLINE void weigh_range(const float* p, const PartitionView<T>& view, int first, int last, int v_dim, float* acc,
-                               int ld, bool fresh) {
+OCTAVO_INLINE void weigh_range(const float* p, const PartitionView<T>& view, Fetch& fetch, int first, int last,
+                               int v_dim, float* acc, int ld, bool fresh) {
   constexpr int kWide = NQ > 3 ? kRegisters / 8 : NQ > 1 || kLanes > 8 ? 4 : 8;
   int col = 0;
   for (; col + kWide * kLanes <= v_dim; col += kWide * kLanes) {
-    weigh<T, NQ, kWide>(p, view, first, last, v_dim, col, acc, ld, fresh);
+    weigh<T, NQ, kWide>(p, view, fetch, first, last, v_dim, col, acc, ld, fresh);
   }
-  for (; col + kLanes <= v_dim; col += kLanes) weigh<T, NQ, 1>(p, view, first, last, v_dim, col, acc, ld, fresh);
+  for (; col + kLanes <= v_dim; col += kLanes) weigh<T, NQ, 1>(p, view, fetch, first, last, v_dim, col, acc, ld, fresh);
   if (col < v_dim) weigh_tail<T, NQ>(p, view, first, last, v_dim, col, acc, ld, fresh);
 }
 

@@ -5,7 +5,6 @@ namespace {
 
 constexpr float kLog2E = 1.44269504088896340736f;
 
-OCTAVO_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 OCTAVO_INLINE VecI bits(Vec v) { return reinterpret_cast<VecI>(v); }
 OCTAVO_INLINE Vec from_bits(VecI v) { return reinterpret_cast<Vec>(v); }
 // x * 2^n, n held in the low bits of `shifted`; unsigned, since what is shifted out overflows by design.
