@@ -11,6 +11,7 @@ from octavo_bench.memory import command as memory
 from octavo_bench.mock import command as mock
 from octavo_bench.peers import command as peers
 from octavo_bench.serve import command as serve
+from octavo_bench.step import command as step
 from octavo_bench.structured import command as structured
 
 
@@ -27,6 +28,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         ("mock", mock, "a server without a model that answers at a set pace, to calibrate a load client"),
         ("gateway", gateway, "what the HTTP gateway costs per chunk and per request, with a stub engine"),
         ("structured", structured, "what structured output costs per token and in a full batch"),
+        ("step", step, "where the time of one engine step goes, phase by phase"),
         ("peers", peers, "Octavo and other servers on the same workloads, in turn"),
     ):
         sub = benches.add_parser(

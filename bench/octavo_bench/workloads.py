@@ -29,6 +29,10 @@ class Shape:
     prefill_prompt: int = 1024
 
 
+# For models that take long.
+SHORT = Shape(batch=8, prompt=64, output=32, shared_output=32, prefill_batch=2)
+
+
 def _ids(rng: random.Random, n: int, vocab: int) -> list[int]:
     return [rng.randrange(FIRST_ID, vocab) for _ in range(n)]
 

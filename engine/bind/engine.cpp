@@ -82,6 +82,16 @@ nb::dict engine_snapshot(Engine& engine) {
   return d;
 }
 
+nb::dict take_trace(Engine& engine) {
+  const std::vector<Trace::Phase> phases = [&] {
+    nb::gil_scoped_release release;
+    return engine.take_trace();
+  }();
+  nb::dict d;
+  for (const Trace::Phase& p : phases) d[p.name.c_str()] = nb::make_tuple(p.count, p.ns);
+  return d;
+}
+
 nb::dict info_dict(const Engine& engine) {
   const ModelHost& host = engine.host();
   const BackendCaps caps = host.backend().caps();
@@ -190,7 +200,7 @@ void bind_engine(nb::module_& m) {
                      "The serving engine: one native thread that schedules, executes and publishes.")
       .def(nb::new_([](const ModelConfig& config, std::shared_ptr<WeightFiles> weights, int max_model_len,
                        int block_size, const std::string& dtype, int num_blocks, int max_num_seqs,
-                       int max_num_batched_tokens, bool enable_prefix_caching, int threads) {
+                       int max_num_batched_tokens, bool enable_prefix_caching, int threads, bool trace) {
              EngineOptions o;
              o.max_model_len = max_model_len;
              o.block_size = block_size;
@@ -200,13 +210,15 @@ void bind_engine(nb::module_& m) {
              o.max_num_batched_tokens = max_num_batched_tokens;
              o.enable_prefix_caching = enable_prefix_caching;
              o.threads = threads;
+             o.trace = trace;
              nb::gil_scoped_release r;
              return std::shared_ptr<Engine>(new Engine(config, std::move(weights), o), DeleteInOwnProcess{getpid()});
            }),
            nb::arg("config"), nb::arg("weights"), nb::kw_only(), nb::arg("max_model_len") = 0,
            nb::arg("block_size") = 16, nb::arg("kv_dtype") = "f16", nb::arg("num_blocks"),
            nb::arg("max_num_seqs") = 256, nb::arg("max_num_batched_tokens") = 512,
-           nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0, "Packs the weights and makes the KV pool.")
+           nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0, nb::arg("trace") = false,
+           "Packs the weights and makes the KV pool. trace: note where the time of steps goes.")
       .def("start", &Engine::start, nb::arg("table"), release, "Starts the engine thread.")
       .def("open_channel", &Engine::open_channel)
       .def("close_channel", &Engine::close_channel, nb::arg("channel"), release, "Cancels the channel's requests.")
@@ -226,6 +238,9 @@ void bind_engine(nb::module_& m) {
            "What the cache holds, block by block, and why each waiting request waits; waits for the step under way.")
       .def("info", &info_dict, nb::sig("def info(self) -> dict[str, typing.Any]"),
            "What was built: backend, sizes, limits.")
+      .def("take_trace", &take_trace, nb::sig("def take_trace(self) -> dict[str, tuple[int, int]]"),
+           "Where the time since the last call went: for each phase how often it ran and its nanoseconds. \"execute\" "
+           "holds the phases of the model and the sampler. Only of an engine made with trace=True.")
       .def("audit", &Engine::audit, release, "Checks that every block is accounted for; raises when not.")
       .def("inject_fault", &inject_fault, nb::arg("kind"), nb::kw_only(), nb::arg("token") = -1, nb::arg("times") = 1,
            nb::arg("seconds") = 0.0,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/trace.h"
 #include "ops/kv_group.h"
 #include "ops/packed_weight.h"
 #include "ops/params.h"
@@ -38,6 +39,8 @@ class Queue {
   virtual void reserve(const WorkspaceLimits& limits) = 0;
   // Runs body(i) for i in [0, n) on the queue's threads and waits. For host-side work of a step (sampling).
   virtual void parallel_for(int n, const std::function<void(int)>& body) = 0;
+  // Where the time of each later parallel region is noted; null: nowhere.
+  virtual void watch_regions(RegionTimes* times) = 0;
 };
 
 // The pool of a KV group: memory for num_blocks blocks in each layer of the group.

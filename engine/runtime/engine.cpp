@@ -52,6 +52,7 @@ Engine::Engine(ModelConfig config, std::shared_ptr<WeightFiles> weights, EngineO
   host.max_tokens = options_.max_num_batched_tokens;
   host.max_seqs = options_.max_num_seqs;
   host.max_model_len = options_.max_model_len;
+  host.trace = options_.trace;
   sched_config_.block_size = options_.block_size;
   check_config(config_);
   const std::vector<KvGroup> groups = make_kv_groups(config_, options_.kv_dtype);
@@ -88,7 +89,7 @@ void Engine::start(TokenTable table) {
     table.special.resize(static_cast<size_t>(config_.vocab), 0);
   }
   table_ = std::move(table);
-  loop_ = std::make_unique<StepLoop>(sched_config_, host_->executor(), table_, config_.eos_token_ids);
+  loop_ = std::make_unique<StepLoop>(sched_config_, host_->executor(), table_, config_.eos_token_ids, host_->trace());
   stats_ = loop_->stats();
   running_ = true;
   thread_ = std::thread([this] {
@@ -99,10 +100,16 @@ void Engine::start(TokenTable table) {
 
 void Engine::run() {
   std::vector<Command> commands;
+  Trace* trace = host_->trace();
+  Trace::Phase* const waiting = trace ? trace->phase("idle") : nullptr;
+  Trace::Phase* const inbox = trace ? trace->phase("inbox") : nullptr;
   bool blocked = false;  // there is work, but nothing can be planned until something arrives
   for (;;) {
     const bool idle = paused_ || blocked || !loop_->has_work();
-    if (!inbox_.take(commands, idle)) break;
+    {
+      const Trace::Span span(idle ? waiting : inbox);
+      if (!inbox_.take(commands, idle)) break;
+    }
     for (Command& command : commands) command(*loop_);
     blocked = false;
     if (!paused_ && loop_->has_work()) blocked = !loop_->step();
@@ -211,6 +218,17 @@ LoopSnapshot Engine::snapshot() {
   LoopSnapshot out;
   call([&out](StepLoop& loop) { out = loop.snapshot(); });
   return out;
+}
+
+std::vector<Trace::Phase> Engine::take_trace() {
+  Trace* trace = host_->trace();
+  if (!trace) throw Error(ErrorCode::kInvalidArgument, "trace", "the engine was made without trace");
+  std::vector<Trace::Phase> phases;
+  call([&](StepLoop&) {
+    phases.assign(trace->phases().begin(), trace->phases().end());
+    trace->clear();
+  });
+  return phases;
 }
 
 void Engine::inject_fault(const Fault& fault) {

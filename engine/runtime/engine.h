@@ -27,7 +27,8 @@ struct EngineOptions {
   int max_num_seqs = 256;
   int max_num_batched_tokens = 512;
   bool enable_prefix_caching = true;
-  int threads = 0;  // 0: the CPUs this process may use
+  int threads = 0;     // 0: the CPUs this process may use
+  bool trace = false;  // note where the time of steps goes
 };
 
 // The serving engine: one native thread owns scheduler and cache, plans, executes, commits and publishes. Every public
@@ -54,6 +55,9 @@ class Engine {
   LoopSnapshot snapshot();
   void inject_fault(const Fault& fault);  // for tests: strikes a later step
   void audit();                           // throws Error(kInternal, "audit", ...)
+
+  // Where the time since the last call went; Error(kInvalidArgument) unless the engine was made to trace.
+  std::vector<Trace::Phase> take_trace();
 
   // Between pause() and resume() no step runs and the memory of weights and cache stands still. Requests may be
   // submitted and cancelled meanwhile. pause() returns once the step under way has ended.

@@ -10,8 +10,9 @@
 namespace octavo {
 
 LocalExecutor::LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, std::vector<KvPool*> pools,
-                             const Limits& limits)
+                             const Limits& limits, Trace* trace)
     : backend_(backend), queue_(queue), decoder_(decoder), pools_(std::move(pools)), limits_(limits) {
+  if (trace) phases_ = {trace->phase("batch"), trace->phase("sample"), trace->phase("score prompts")};
   const size_t max_tokens = static_cast<size_t>(limits.max_tokens);
   tokens_.reserve(max_tokens);
   positions_.reserve(max_tokens);
@@ -122,6 +123,7 @@ void LocalExecutor::copy_blocks(const StepPlan& plan) {
 }
 
 void LocalExecutor::build_batch(const StepPlan& plan) {
+  const Trace::Span span(phases_.batch);
   const size_t num_tokens = plan.tokens.size();
   tokens_.assign(plan.tokens.begin(), plan.tokens.end());
   positions_.resize(num_tokens);
@@ -180,6 +182,7 @@ void LocalExecutor::start_masks(const StepPlan& plan) {
 }
 
 void LocalExecutor::draw(const StepPlan& plan, StepResult& result) {
+  const Trace::Span span(phases_.sample);
   const int n = static_cast<int>(plan.samples.size());
   result.samples.resize(plan.samples.size());
   // Strided over the threads so that each uses its own scratch.
@@ -220,6 +223,7 @@ void LocalExecutor::draw(const StepPlan& plan, StepResult& result) {
 }
 
 void LocalExecutor::score_prompts(const StepPlan& plan, StepResult& result) {
+  const Trace::Span span(phases_.score);
   result.prompt_scores.clear();
   for (const PlanRow& row : plan.rows) {
     if (row.logits != LogitsWanted::kRange) continue;

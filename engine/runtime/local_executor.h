@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/trace.h"
 #include "model/batch.h"
 #include "model/decoder.h"
 #include "ops/backend.h"
@@ -24,7 +25,8 @@ class LocalExecutor final : public Executor {
     int max_blocks_per_seq = 0;
     int threads = 1;
   };
-  LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, std::vector<KvPool*> pools, const Limits& limits);
+  LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, std::vector<KvPool*> pools, const Limits& limits,
+                Trace* trace = nullptr);
 
   void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> history,
                     size_t num_output, uint32_t choice) override;
@@ -61,6 +63,10 @@ class LocalExecutor final : public Executor {
   Decoder& decoder_;
   std::vector<KvPool*> pools_;
   Limits limits_;
+  struct Phases {
+    Trace::Phase *batch = nullptr, *sample = nullptr, *score = nullptr;
+  };
+  Phases phases_;
   std::unordered_map<SeqId, Sequence> sequences_;
   StepResult result_;
 

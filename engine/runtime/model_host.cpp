@@ -2,11 +2,24 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "runtime/local_executor.h"
+#include "runtime/traced_backend.h"
 
 namespace octavo {
+namespace {
+
+std::unique_ptr<Backend> make_backend(Trace* trace) {
+  auto backend = make_cpu_backend();
+  if (trace) backend = std::make_unique<TracedBackend>(std::move(backend), *trace);
+  return backend;
+}
+
+}  // namespace
 
 ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> weights, const ModelHostOptions& options)
-    : backend_(make_cpu_backend()), queue_(backend_->make_queue(options.threads)), file_bytes_(weights->file_bytes()) {
+    : trace_(options.trace ? std::make_unique<Trace>() : nullptr),
+      backend_(make_backend(trace_.get())),
+      queue_(backend_->make_queue(options.threads)),
+      file_bytes_(weights->file_bytes()) {
   threads_ = queue_->threads();
   decoder_ = std::make_unique<Decoder>(config, *weights, *backend_, *queue_, options.kv_dtype, options.max_tokens,
                                        options.max_model_len);
@@ -22,7 +35,7 @@ ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> wei
   limits.max_seqs = options.max_seqs;
   limits.threads = threads_;
   executor_ = std::make_unique<FaultPoints>(
-      std::make_unique<LocalExecutor>(*backend_, *queue_, *decoder_, std::move(pools), limits));
+      std::make_unique<LocalExecutor>(*backend_, *queue_, *decoder_, std::move(pools), limits, trace_.get()));
 }
 
 ModelHost::~ModelHost() = default;

@@ -2,6 +2,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/trace.h"
 #include "model/config.h"
 #include "model/decoder.h"
 #include "model/weights.h"
@@ -18,6 +19,7 @@ struct ModelHostOptions {
   int max_tokens = 0;  // tokens per step
   int max_seqs = 0;
   int max_model_len = 0;
+  bool trace = false;  // note where the time of steps goes
 };
 
 // A model in memory, ready to execute plans: the backend, its queue, packed weights, the KV pools and the executor.
@@ -30,12 +32,14 @@ class ModelHost {
   Backend& backend() const { return *backend_; }
   Decoder& decoder() const { return *decoder_; }
   const std::vector<std::unique_ptr<KvPool>>& pools() const { return pools_; }
+  Trace* trace() const { return trace_.get(); }  // null unless asked for; the engine thread's
   int threads() const { return threads_; }
   size_t kv_bytes_per_block() const { return kv_bytes_per_block_; }  // all groups together
   size_t kv_bytes() const;                                           // of the pools
   size_t file_bytes() const { return file_bytes_; }
 
  private:
+  std::unique_ptr<Trace> trace_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Decoder> decoder_;

@@ -12,13 +12,15 @@
 namespace octavo {
 
 StepLoop::StepLoop(SchedulerConfig config, Executor& executor, const TokenTable& table,
-                   std::vector<int32_t> eos_token_ids)
+                   std::vector<int32_t> eos_token_ids, Trace* trace)
     : config_(std::move(config)),
       scheduler_(config_),
       executor_(executor),
       table_(table),
       eos_(std::move(eos_token_ids)),
-      histories_(static_cast<size_t>(config_.groups[0].num_blocks) * static_cast<size_t>(config_.block_size)) {}
+      histories_(static_cast<size_t>(config_.groups[0].num_blocks) * static_cast<size_t>(config_.block_size)) {
+  if (trace) phases_ = {trace->phase("plan"), trace->phase("execute"), trace->phase("commit"), trace->phase("publish")};
+}
 
 void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
   const SamplingParams& params = *submit.params;
@@ -102,12 +104,16 @@ void StepLoop::cancel_all() {
 
 bool StepLoop::step() {
   const double begin = monotonic_seconds();
-  const StepPlan* plan = scheduler_.plan();
-  const bool ended_some = take_events();
+  const auto [plan, ended_some] = [this] {
+    const Trace::Span span(phases_.plan);
+    const StepPlan* next = scheduler_.plan();
+    return std::pair{next, take_events()};
+  }();
   if (!plan) return ended_some;
   const double planned = monotonic_seconds();
   const StepResult* result = nullptr;
   try {
+    const Trace::Span span(phases_.execute);
     executor_.submit(*plan, 0);
     result = &executor_.wait(0);
   } catch (const Error& e) {
@@ -148,6 +154,7 @@ bool StepLoop::take_events() {
 }
 
 void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
+  const Trace::Span span(phases_.commit);
   const double now = monotonic_seconds();
   outcome_.outcomes.clear();
   outcome_.faults.clear();
@@ -355,6 +362,7 @@ std::vector<Delta>& StepLoop::outgoing(const std::shared_ptr<Channel>& channel) 
 }
 
 void StepLoop::publish() {
+  const Trace::Span span(phases_.publish);
   for (Outgoing& o : outgoing_) o.channel->publish(o.deltas);
   outgoing_.clear();
 }

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/trace.h"
 #include "runtime/executor.h"
 #include "runtime/finished_histories.h"
 #include "runtime/request.h"
@@ -41,7 +42,8 @@ struct LoopSnapshot {
 // One turn of the engine: plan, execute, commit; then publish. Owned by one thread; knows nothing of threads itself.
 class StepLoop {
  public:
-  StepLoop(SchedulerConfig config, Executor& executor, const TokenTable& table, std::vector<int32_t> eos_token_ids);
+  StepLoop(SchedulerConfig config, Executor& executor, const TokenTable& table, std::vector<int32_t> eos_token_ids,
+           Trace* trace = nullptr);
 
   void add(RequestId id, SubmitRequest submit, double arrival);
   // Submits a continuation of another request's sequence. What is wrong with it is told through its channel.
@@ -104,6 +106,10 @@ class StepLoop {
   static constexpr int kRetries = 2;
   int unexplained_failures_ = 0;  // in a row: steps that threw though none of their rows does alone
   LoopStats stats_;
+  struct Phases {
+    Trace::Phase *plan = nullptr, *execute = nullptr, *commit = nullptr, *publish = nullptr;
+  };
+  Phases phases_;
 };
 
 }  // namespace octavo

@@ -222,8 +222,10 @@ class LoadedModel:
         self._finalizer()
 
 
-def load(args: EngineArgs) -> LoadedModel:
+def load(args: EngineArgs, *, trace: bool = False) -> LoadedModel:
     """Load what ``args`` describe and start the engine; the tokenizer is built while the weights are packed.
+
+    With ``trace`` the engine notes where the time of its steps goes (``engine.take_trace()``).
 
     Raises:
         ModelError: files are missing, corrupt, or of a kind that is not supported.
@@ -264,6 +266,7 @@ def load(args: EngineArgs) -> LoadedModel:
             max_num_batched_tokens=step_tokens,
             enable_prefix_caching=args.enable_prefix_caching,
             threads=args.threads,
+            trace=trace,
         )
         tokenizer = building.result()
         engine.start(_empty_table(config.vocab) if tokenizer is None else tokenizer.token_table(config.vocab))

@@ -81,16 +81,14 @@ def run(flags: argparse.Namespace) -> int:
     from octavo.errors import InvalidArgumentError
     from octavo_bench.peers import report
     from octavo_bench.peers.rounds import ROWS, measure
-    from octavo_bench.workloads import Shape
+    from octavo_bench.workloads import SHORT, Shape
 
     only = [name for name in flags.only.split(",") if name]
     known = [row.key for row in ROWS]
     for name in only:
         if name not in known:
             raise InvalidArgumentError(f"--only {name}: there are {', '.join(known)}", param="only")
-    shape = (
-        Shape(batch=8, prompt=64, output=32, shared_output=32, prefill_batch=2) if flags.short else Shape()
-    )
+    shape = SHORT if flags.short else Shape()
     logs = Path(tempfile.mkdtemp(prefix="octavo-peers-"))
     peers = []
     for peer in _peers(flags, logs):

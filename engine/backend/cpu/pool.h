@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/trace.h"
+
 namespace octavo {
 
 // CPUs this process may use: the affinity mask, cut to the cgroup's quota (rounded up). At least 1.
@@ -30,6 +32,7 @@ class ThreadPool {
   void run(int tiles, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
     if (tiles <= 0) return;
+    const RegionClock clock(watched_);
     if (tiles == 1 || threads_ == 1) {
       for (int tile = 0; tile < tiles; ++tile) body(tile, 0);
       return;
@@ -39,7 +42,21 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 
+  // Where the time of each later region is noted; null: nowhere.
+  void watch(RegionTimes* times) { watched_ = times; }
+
  private:
+  class RegionClock {
+   public:
+    explicit RegionClock(RegionTimes* times) : times_(times), begin_(times ? monotonic_ns() : 0) {}
+    ~RegionClock() {
+      if (times_) times_->add(monotonic_ns() - begin_);
+    }
+
+   private:
+    RegionTimes* times_;
+    int64_t begin_;
+  };
   using Function = void (*)(void* arg, int tile, int worker);
 
   void run_region(int tiles, Function function, void* arg);
@@ -48,6 +65,7 @@ class ThreadPool {
   bool wait_for_region(uint32_t seen);  // false: the pool stops
 
   int threads_;
+  RegionTimes* watched_ = nullptr;
   // The region, stable from the store of `ticket_` until all its tiles are done.
   Function function_ = nullptr;
   void* arg_ = nullptr;

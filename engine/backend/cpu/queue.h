@@ -14,6 +14,8 @@ class CpuQueue final : public Queue {
   void reserve(const WorkspaceLimits& limits) override;
   void parallel_for(int n, const std::function<void(int)>& body) override;
 
+  void watch_regions(RegionTimes* times) override { pool_.watch(times); }
+
   ThreadPool& pool() { return pool_; }
   // 64-byte aligned scratch of the op that runs; Error(kInternal) when the op exceeds the reserved limits.
   std::byte* workspace(size_t bytes);

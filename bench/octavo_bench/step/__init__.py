@@ -1,0 +1,1 @@
+"""Where the time of one engine step goes, phase by phase."""
