@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from served import Served
+from served import Served, octavo_serve
 
 from conftest import HERE, MODEL, Judges
 
@@ -50,7 +50,20 @@ def test_litellm(judges: Judges, tiny: Served, tmp_path: Path) -> None:
 
 
 def test_langchain_standard_tests(judges: Judges, tiny: Served, tmp_path: Path) -> None:
-    """What it skips asks for tools, structured output, images, audio or PDF."""
+    """What it skips asks for tools, images, audio or PDF, or for structured output, which is judged below."""
+    ran = langchain(judges, tiny, tmp_path)
+    assert ran >= 17
+
+
+def test_langchain_structured_output(judges: Judges, tmp_path: Path) -> None:
+    """With a model that ends its sentences, so that the documents end too."""
+    with octavo_serve("--served-model-name", MODEL, "--max-model-len", "1024", "--threads", "1") as speaking:
+        ran = langchain(judges, speaking, tmp_path, "-k", "structured_output", JUDGED_SPEAKS="1")
+    assert ran >= 8
+
+
+def langchain(judges: Judges, server: Served, tmp_path: Path, *options: str, **environment: str) -> int:
+    """How many of LangChain's tests ran; those that fail are raised."""
     judges.need("py/lib")
     if not list(judges.folder.glob("py/lib/python*/site-packages/langchain_tests")):
         pytest.skip("langchain-tests is not installed: run `make judges`")
@@ -68,15 +81,17 @@ def test_langchain_standard_tests(judges: Judges, tiny: Served, tmp_path: Path) 
             ),
             *("-o", "asyncio_mode=auto", "-o", "asyncio_default_test_loop_scope=session"),
             "test_langchain_standard.py",
+            *options,
         ],
         tmp_path,
         200,
-        JUDGED_URL=f"http://127.0.0.1:{tiny.port}/v1",
+        JUDGED_URL=f"http://127.0.0.1:{server.port}/v1",
         JUDGED_MODEL=MODEL,
+        **environment,
     )
     assert done.returncode == 0, done.stdout[-4000:]
     cases = ElementTree.parse(tmp_path / "out.xml").findall(".//testcase")
-    assert len([case for case in cases if case.find("skipped") is None]) >= 17
+    return len([case for case in cases if case.find("skipped") is None])
 
 
 def test_guidellm(judges: Judges, tiny: Served, tiny_folder: Path, tmp_path: Path) -> None:
