@@ -44,7 +44,18 @@ void bind_layer(nb::module_& m) {
   nb::class_<LayerConfig>(m, "LayerConfig", "What one layer has of its own.")
       .def(nb::init<>())
       .def_rw("window", &LayerConfig::window)
-      .def_rw("rope", &LayerConfig::rope);
+      .def_rw("rope", &LayerConfig::rope)
+      .def_rw("dense", &LayerConfig::dense);
+  nb::class_<MoeConfig>(m, "MoeConfig", "The experts of the layers that have them.")
+      .def(nb::init<>())
+      .def_rw("experts", &MoeConfig::experts)
+      .def_rw("experts_per_token", &MoeConfig::experts_per_token)
+      .def_rw("intermediate", &MoeConfig::intermediate)
+      .def_rw("shared_intermediate", &MoeConfig::shared_intermediate)
+      .def_rw("shared_gate", &MoeConfig::shared_gate)
+      .def_rw("normalized", &MoeConfig::normalized)
+      .def_rw("router_bias", &MoeConfig::router_bias)
+      .def_rw("bias", &MoeConfig::bias);
 }
 
 }  // namespace
@@ -81,6 +92,15 @@ void bind_config(nb::module_& m) {
       .def_rw("up", &TensorNames::up)
       .def_rw("gate_up", &TensorNames::gate_up)
       .def_rw("down", &TensorNames::down)
+      .def_rw("router", &TensorNames::router)
+      .def_rw("experts", &TensorNames::experts)
+      .def_rw("expert_gate", &TensorNames::expert_gate)
+      .def_rw("expert_up", &TensorNames::expert_up)
+      .def_rw("expert_down", &TensorNames::expert_down)
+      .def_rw("shared_expert_gate", &TensorNames::shared_expert_gate)
+      .def_rw("shared_expert_up", &TensorNames::shared_expert_up)
+      .def_rw("shared_expert_down", &TensorNames::shared_expert_down)
+      .def_rw("shared_gate", &TensorNames::shared_gate)
       .def_rw("mlp_post_norm", &TensorNames::mlp_post_norm);
   nb::class_<ModelConfig>(m, "ModelConfig", "A decoder, described by its configuration whichever file it came from.")
       .def(nb::init<>())
@@ -104,6 +124,7 @@ void bind_config(nb::module_& m) {
       .def_rw("attention_sinks", &ModelConfig::attention_sinks)
       .def_rw("mlp_bias", &ModelConfig::mlp_bias)
       .def_rw("activation", &ModelConfig::activation)
+      .def_rw("moe", &ModelConfig::moe)
       .def_rw("embedding_scale", &ModelConfig::embedding_scale)
       .def_rw("residual_scale", &ModelConfig::residual_scale)
       .def_rw("attention_scale", &ModelConfig::attention_scale)

@@ -82,6 +82,14 @@ void check_layers(const ModelConfig& c) {
   }
 }
 
+void check_moe(const MoeConfig& moe) {
+  check_range("moe.experts", moe.experts, 0, 1 << 16);
+  if (moe.experts == 0) return;
+  check_range("moe.experts_per_token", moe.experts_per_token, 1, moe.experts);
+  check_range("moe.intermediate", moe.intermediate, 1, kMaxWidth / 2);
+  check_range("moe.shared_intermediate", moe.shared_intermediate, 0, kMaxWidth / 2);
+}
+
 }  // namespace
 
 void check_config(const ModelConfig& c) {
@@ -98,6 +106,7 @@ void check_config(const ModelConfig& c) {
   check_range("vocab", c.vocab, 1, int64_t{1} << 28);
   check_range("max_positions", c.max_positions, 1, INT32_MAX);
   check_layers(c);
+  check_moe(c.moe);
   if (c.rope_interleaved && c.qk_norm != QkNorm::kNone) {
     throw Error(ErrorCode::kUnsupported, "rope_interleaved", "rope_interleaved cannot stand with qk_norm");
   }

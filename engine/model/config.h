@@ -19,6 +19,18 @@ enum class LayerRope : uint8_t { kNone, kGlobal, kLocal };
 struct LayerConfig {
   int window = 0;  // positions that a token sees, its own included; 0: all
   LayerRope rope = LayerRope::kGlobal;
+  bool dense = false;  // an MLP where other layers have experts
+};
+
+struct MoeConfig {
+  int experts = 0;  // 0: every layer has an MLP
+  int experts_per_token = 0;
+  int intermediate = 0;         // of each
+  int shared_intermediate = 0;  // of the expert that every token has besides; 0: none
+  bool shared_gate = false;     // the shared expert is weighed by a sigmoid of its own
+  bool normalized = true;       // the weights of a token's experts add up to 1
+  bool router_bias = false;
+  bool bias = false;  // of the experts' projections
 };
 
 // A decoder, described by its configuration whichever file it came from.
@@ -44,6 +56,7 @@ struct ModelConfig {
   bool attention_sinks = false;        // a learned score per head that takes part in the softmax and has no value
   bool mlp_bias = false;
   Activation activation = Activation::kSilu;
+  MoeConfig moe;
 
   float embedding_scale = 1.0f;
   float residual_scale = 1.0f;     // of what a sublayer adds
@@ -64,6 +77,7 @@ struct ModelConfig {
   int32_t bos_token_id = -1;
 
   LayerConfig layer(int index) const { return layers.empty() ? LayerConfig{} : layers[index]; }
+  bool has_experts(int index) const { return moe.experts > 0 && !layer(index).dense; }
 };
 
 void check_config(const ModelConfig& config);  // Error(kInvalidArgument, field, ...) for what no decoder can have

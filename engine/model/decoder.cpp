@@ -20,18 +20,6 @@ const ModelConfig& checked(const ModelConfig& config) {
   return config;
 }
 
-Prologue gated(Activation activation) {
-  switch (activation) {
-    case Activation::kSilu:
-      return Prologue::kSiluMul;
-    case Activation::kGeluTanh:
-      return Prologue::kGeluTanhMul;
-    case Activation::kClampedSilu:
-      return Prologue::kClampedSiluMul;
-  }
-  return Prologue::kSiluMul;
-}
-
 bool has_local_rope(const ModelConfig& config) {
   return std::ranges::any_of(config.layers, [](const LayerConfig& l) { return l.rope == LayerRope::kLocal; });
 }
@@ -69,10 +57,12 @@ Decoder::Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend
       cache_places_[layers[i]] = {static_cast<int>(group), static_cast<int>(i)};
     }
   }
+  if (config.moe.experts > 0) moe_.emplace(config, backend, max_tokens);
+  const int widest = std::max({config.intermediate, config.moe.intermediate, config.moe.shared_intermediate});
   WorkspaceLimits limits;
   limits.max_tokens = max_tokens;
-  limits.max_k = std::max({config.hidden, q_width_, config.intermediate});
-  limits.max_n = std::max({config.hidden, qkv_width_, 2 * config.intermediate, config.vocab});
+  limits.max_k = std::max({config.hidden, q_width_, widest});
+  limits.max_n = std::max({config.hidden, qkv_width_, 2 * widest, config.vocab, config.moe.experts});
   limits.max_heads = config.heads;
   limits.max_head_dim = config.head_dim;
   limits.max_positions = max_positions;
@@ -90,7 +80,11 @@ void Decoder::forward(Queue& queue, const ForwardBatch& batch, std::span<KvPool*
   backend_.embed(queue, embed);
   for (int layer = 0; layer < config_.num_layers; ++layer) {
     attention_block(queue, batch, pools, layer);
-    mlp_block(queue, batch.num_tokens, weights_.layers[layer]);
+    if (config_.has_experts(layer)) {
+      experts_block(queue, batch.num_tokens, weights_.layers[layer]);
+    } else {
+      mlp_block(queue, batch.num_tokens, weights_.layers[layer]);
+    }
   }
   if (!batch.logit_tokens.empty()) write_logits(queue, batch);
 }
@@ -133,15 +127,19 @@ void Decoder::add_output(Queue& queue, LinearParams linear, const std::vector<fl
   linear.y = plain ? x_.as<float>() : scratch;
   linear.ldy = config_.hidden;
   backend_.linear(queue, linear);
-  if (plain) return;
+  if (!plain) add_residual(queue, post_norm, linear.m, scratch);
+}
+
+// x += residual_scale * y, or of its norm where what sublayers add is normed. y is overwritten.
+void Decoder::add_residual(Queue& queue, const std::vector<float>& post_norm, int num_tokens, float* y) {
   ResidualAddParams add;
   add.x = x_.as<float>();
-  add.y = scratch;
+  add.y = y;
   add.ldx = add.ldy = add.dim = config_.hidden;
   add.norm_weight = config_.post_norm ? post_norm.data() : nullptr;
   add.eps = config_.norm_eps;
   add.scale = config_.residual_scale;
-  add.rows = linear.m;
+  add.rows = num_tokens;
   backend_.residual_add(queue, add);
 }
 
@@ -234,6 +232,23 @@ void Decoder::mlp_block(Queue& queue, int num_tokens, const LayerWeights& weight
   down.prologue = gated(config_.activation);
   down.bias = weights.down.bias_data();
   add_output(queue, down, weights.mlp_post_norm, mixed_.as<float>());
+}
+
+void Decoder::experts_block(Queue& queue, int num_tokens, const LayerWeights& weights) {
+  const float* input = x_.as<float>();
+  if (config_.pre_norm) {
+    RmsNormParams norm;
+    norm.x = input;
+    norm.ldx = norm.ldo = norm.dim = config_.hidden;
+    norm.weight = weights.mlp_norm.data();
+    norm.eps = config_.norm_eps;
+    norm.rows = num_tokens;
+    norm.out = projected_.as<float>();
+    backend_.rms_norm(queue, norm);
+    input = projected_.as<float>();
+  }
+  moe_->forward(queue, weights.moe, input, num_tokens, mixed_.as<float>());
+  add_residual(queue, weights.mlp_post_norm, num_tokens, mixed_.as<float>());
 }
 
 // The head runs once, over just the wanted rows, which are gathered unless they lie together.

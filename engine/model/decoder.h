@@ -1,10 +1,12 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "model/batch.h"
 #include "model/config.h"
 #include "model/decoder_weights.h"
+#include "model/moe_block.h"
 #include "ops/backend.h"
 #include "tensor/buffer.h"
 
@@ -40,9 +42,11 @@ class Decoder {
   void attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer);
   void attend(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer, float* qkv);
   void mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights);
+  void experts_block(Queue& queue, int num_tokens, const LayerWeights& weights);
   void write_logits(Queue& queue, const ForwardBatch& batch);
   LinearParams input_linear(const LinearWeights& linear, const std::vector<float>& norm, int num_tokens,
                             float* y) const;
+  void add_residual(Queue& queue, const std::vector<float>& post_norm, int num_tokens, float* y);
   void add_output(Queue& queue, LinearParams linear, const std::vector<float>& post_norm, float* scratch);
   const float* rope_table(LayerRope rope) const;
 
@@ -58,7 +62,8 @@ class Decoder {
   Buffer rope_, local_rope_;
   Buffer x_;          // [max_tokens, hidden], the residual stream
   Buffer projected_;  // [max_tokens, max(qkv_width, 2 * intermediate, hidden)]
-  Buffer mixed_;      // [max_tokens, max(q_width, hidden)]: attention's output; rows gathered for the head
+  std::optional<MoeBlock> moe_;
+  Buffer mixed_;  // [max_tokens, max(q_width, hidden)]: attention's output; rows gathered for the head
 };
 
 }  // namespace octavo

@@ -15,6 +15,12 @@ struct Part {
   std::string name;  // without ".weight" and ".bias"
   int rows;
   int interleaved_heads = 0;  // > 0: the rows of each head lie as rope_interleaved says
+  std::string stack = {};     // not empty: the tensor of `stack_count` such parts, of which it is number stack_index
+  int stack_index = 0;
+  int stack_count = 0;
+
+  const std::string& stored() const { return stack.empty() ? name : stack; }
+  bool last_of_stack() const { return stack.empty() || stack_index + 1 == stack_count; }
 };
 
 // Where the rows of `heads` heads lie whose first `rotary_dim` rows are pairs (2i, 2i + 1): row i of the halves that
@@ -40,13 +46,14 @@ class Loader {
     if (!head_is_tied()) weights_.head = matrix({{names_.head, config_.vocab}}, config_.hidden);
     weights_.final_norm = norm(names_.final_norm, config_.hidden);
     weights_.layers.resize(config_.num_layers);
-    for (int i = 0; i < config_.num_layers; ++i) load_layer(cat(names_.layers, i, "."), weights_.layers[i]);
+    for (int i = 0; i < config_.num_layers; ++i) load_layer(i, weights_.layers[i]);
     check_all_used();
     return std::move(weights_);
   }
 
  private:
-  void load_layer(const std::string& at, LayerWeights& layer) {
+  void load_layer(int index, LayerWeights& layer) {
+    const std::string at = cat(names_.layers, index, ".");
     const int q_rows = config_.heads * config_.head_dim;
     const int kv_rows = config_.kv_heads * config_.head_dim;
     if (config_.pre_norm) layer.attention_norm = norm(at + names_.attention_norm, config_.hidden);
@@ -62,8 +69,12 @@ class Loader {
     layer.out = linear({{at + names_.out, config_.hidden}}, q_rows, config_.attention_output_bias);
     if (config_.post_norm) layer.attention_post_norm = norm(at + names_.attention_post_norm, config_.hidden);
     if (config_.pre_norm) layer.mlp_norm = norm(at + names_.mlp_norm, config_.hidden);
-    layer.gate_up = linear(gate_up_parts(at, config_.intermediate), config_.hidden, config_.mlp_bias);
-    layer.down = linear({{at + names_.down, config_.hidden}}, config_.intermediate, config_.mlp_bias);
+    if (config_.has_experts(index)) {
+      load_experts(at, layer.moe);
+    } else {
+      layer.gate_up = linear(gate_up_parts(at, config_.intermediate), config_.hidden, config_.mlp_bias);
+      layer.down = linear({{at + names_.down, config_.hidden}}, config_.intermediate, config_.mlp_bias);
+    }
     if (config_.post_norm) layer.mlp_post_norm = norm(at + names_.mlp_post_norm, config_.hidden);
   }
 
@@ -80,6 +91,30 @@ class Loader {
     return {{at + names_.gate, rows}, {at + names_.up, rows}};
   }
 
+  void load_experts(const std::string& at, MoeWeights& out) {
+    const MoeConfig& moe = config_.moe;
+    out.router = linear({{at + names_.router, moe.experts}}, config_.hidden, moe.router_bias);
+    out.experts.resize(moe.experts);
+    for (int e = 0; e < moe.experts; ++e) {
+      const auto part = [&](const std::string& name, int rows) {
+        Part p{cat(at, names_.experts, e, ".", name), rows};
+        const std::string stack = at + names_.experts + name;
+        if (files_.has(stack + ".weight")) p.stack = stack, p.stack_index = e, p.stack_count = moe.experts;
+        return p;
+      };
+      out.experts[e].gate_up =
+          linear({part(names_.expert_gate, moe.intermediate), part(names_.expert_up, moe.intermediate)}, config_.hidden,
+                 moe.bias);
+      out.experts[e].down = linear({part(names_.expert_down, config_.hidden)}, moe.intermediate, moe.bias);
+    }
+    if (moe.shared_intermediate == 0) return;
+    out.shared.gate_up = linear({{at + names_.shared_expert_gate, moe.shared_intermediate},
+                                 {at + names_.shared_expert_up, moe.shared_intermediate}},
+                                config_.hidden, moe.bias);
+    out.shared.down = linear({{at + names_.shared_expert_down, config_.hidden}}, moe.shared_intermediate, moe.bias);
+    if (moe.shared_gate) out.shared_gate = linear({{at + names_.shared_gate, 1}}, config_.hidden, false);
+  }
+
   // transformers stores them as a bare parameter, GGUF as a weight.
   std::string sinks_name(const std::string& at) const {
     const std::string bare = at + names_.sinks;
@@ -87,7 +122,9 @@ class Loader {
   }
 
   MatrixSource source(const Part& part, const char* kind, int k) {
-    MatrixSource out = files_.matrix(part.name + kind, part.rows, k);
+    const std::string name = part.stored() + kind;
+    MatrixSource out = part.stack.empty() ? files_.matrix(name, part.rows, k)
+                                          : files_.stacked(name, part.stack_index, part.stack_count, part.rows, k);
     used_.insert(out.name);
     if (part.interleaved_heads > 0) {
       out.row_order = undo_interleave(part.rows, part.interleaved_heads, config_.rope.rotary_dim);
@@ -102,7 +139,7 @@ class Loader {
     out.bias.reserve(out.weight->n());
     for (const Part& part : parts) {
       const float* at = out.bias.data() + out.bias.size();
-      const std::vector<float> values = take(source(part, ".bias", 1));
+      const std::vector<float> values = take(source(part, ".bias", 1), part.last_of_stack());
       out.bias.insert(out.bias.end(), values.begin(), values.end());
       weights_.places[part.name + ".bias"] = {nullptr, 0, part.rows, at};
     }
@@ -117,7 +154,7 @@ class Loader {
     for (const Part& part : parts) {
       weights_.places[part.name + ".weight"] = {packed.get(), first_row, part.rows, nullptr};
       first_row += part.rows;
-      files_.release(part.name + ".weight");
+      if (part.last_of_stack()) files_.release(part.stored() + ".weight");
     }
     weights_.bytes += packed->bytes();
     return packed;
@@ -131,14 +168,14 @@ class Loader {
 
   std::vector<float> vector(const std::string& name, int size) {
     used_.insert(name);
-    std::vector<float> values = take(files_.matrix(name, 1, size));
+    std::vector<float> values = take(files_.matrix(name, 1, size), true);
     weights_.places[name] = {nullptr, 0, size, values.data()};
     return values;
   }
 
-  std::vector<float> take(const MatrixSource& source) {
+  std::vector<float> take(const MatrixSource& source, bool release) {
     std::vector<float> values = to_f32(source);
-    files_.release(source.name);
+    if (release) files_.release(source.name);
     weights_.bytes += values.size() * sizeof(float);
     return values;
   }

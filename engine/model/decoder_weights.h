@@ -17,6 +17,18 @@ struct LinearWeights {
   const float* bias_data() const { return bias.empty() ? nullptr : bias.data(); }
 };
 
+struct ExpertWeights {
+  LinearWeights gate_up;  // rows: gate, up
+  LinearWeights down;
+};
+
+struct MoeWeights {
+  LinearWeights router;                // [experts, hidden]
+  std::vector<ExpertWeights> experts;  // empty: the layer has an MLP
+  ExpertWeights shared;                // of every token, or nothing
+  LinearWeights shared_gate;           // [1, hidden], or nothing
+};
+
 struct LayerWeights {
   // A vector that the architecture has not is empty.
   std::vector<float> attention_norm;  // [hidden]
@@ -29,6 +41,7 @@ struct LayerWeights {
   std::vector<float> mlp_norm;             // [hidden]
   LinearWeights gate_up;                   // rows: gate, up
   LinearWeights down;
+  MoeWeights moe;                    // instead of gate_up and down
   std::vector<float> mlp_post_norm;  // [hidden]
 };
 

@@ -27,6 +27,19 @@ struct TensorNames {
   std::string up = "mlp.up_proj";
   std::string gate_up = "mlp.gate_up_proj";  // in one: rows gate, up
   std::string down = "mlp.down_proj";
+
+  std::string router = "mlp.gate";
+  // One expert is "<experts><index>.<expert_gate>"; all stacked in one tensor, [experts, rows, columns], they are
+  // "<experts><expert_gate>".
+  std::string experts = "mlp.experts.";
+  std::string expert_gate = "gate_proj";
+  std::string expert_up = "up_proj";
+  std::string expert_down = "down_proj";
+  std::string shared_expert_gate = "mlp.shared_expert.gate_proj";
+  std::string shared_expert_up = "mlp.shared_expert.up_proj";
+  std::string shared_expert_down = "mlp.shared_expert.down_proj";
+  std::string shared_gate = "mlp.shared_expert_gate";
+
   std::string mlp_post_norm = "post_mlp_layernorm";
 };
 

@@ -13,6 +13,12 @@ bool has_shape(const std::vector<int64_t>& shape, int n, int k) {
   return shape.size() == 1 && (n == 1 || k == 1) && shape[0] == int64_t{n} * k;
 }
 
+[[noreturn]] void refuse_shape(const StoredTensor& t, const std::string& wanted) {
+  throw Error(
+      ErrorCode::kCorruptFile, t.info.name,
+      cat("tensor ", t.info.name, " has shape ", shape_text(t.info.shape), ", the configuration asks for ", wanted));
+}
+
 }  // namespace
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -37,14 +43,30 @@ std::vector<std::string> TensorTable::names() const {
 
 MatrixSource TensorTable::matrix(const std::string& name, int n, int k) const {
   const StoredTensor& t = find(name);
+  if (!has_shape(t.info.shape, n, k)) refuse_shape(t, cat("[", n, ", ", k, "]"));
+  MatrixSource out = source(t, n, k);
+  if (t.file) t.file->prefetch(t.data, t.info.bytes);
+  return out;
+}
+
+MatrixSource TensorTable::stacked(const std::string& name, int index, int count, int n, int k) const {
+  const StoredTensor& t = find(name);
+  const std::vector<int64_t>& shape = t.info.shape;
+  const bool vectors = k == 1 && shape.size() == 2 && shape[0] == count && shape[1] == n;
+  const bool matrices = shape.size() == 3 && shape[0] == count && shape[1] == n && shape[2] == k;
+  if (!vectors && !matrices) refuse_shape(t, cat("[", count, ", ", n, ", ", k, "]"));
+  MatrixSource out = source(t, n, k);
+  const size_t bytes = out.row_bytes * n;
+  out.data += bytes * index;
+  if (t.file) t.file->prefetch(out.data, bytes);
+  return out;
+}
+
+MatrixSource TensorTable::source(const StoredTensor& t, int n, int k) const {
+  const std::string& name = t.info.name;
   if (!t.format) {
     throw Error(ErrorCode::kUnsupported, name,
                 cat("tensor ", name, " has format ", t.info.format, "; supported: ", supported_formats()));
-  }
-  if (!has_shape(t.info.shape, n, k)) {
-    throw Error(ErrorCode::kCorruptFile, name,
-                cat("tensor ", name, " has shape ", shape_text(t.info.shape), ", the configuration asks for [", n, ", ",
-                    k, "]"));
   }
   const WeightFormatInfo format = weight_format_info(*t.format);
   if (k % format.block != 0) {  // also what a quantized vector read as a column would be
@@ -59,10 +81,7 @@ MatrixSource TensorTable::matrix(const std::string& name, int n, int k) const {
   source.k = k;
   source.data = t.data;
   source.row_bytes = static_cast<size_t>(k / format.block) * format.block_bytes;
-  if (t.file) {
-    t.file->prefetch(t.data, t.info.bytes);
-    source.release = [file = t.file](const std::byte* data, size_t bytes) { file->release(data, bytes); };
-  }
+  if (t.file) source.release = [file = t.file](const std::byte* data, size_t bytes) { file->release(data, bytes); };
   return source;
 }
 

@@ -26,10 +26,12 @@ class TensorTable final : public WeightFiles {
   bool has(const std::string& name) const override { return tensors_.contains(name); }
   WeightInfo info(const std::string& name) const override { return find(name).info; }
   MatrixSource matrix(const std::string& name, int n, int k) const override;
+  MatrixSource stacked(const std::string& name, int index, int count, int n, int k) const override;
   void release(const std::string& name) override;
   size_t file_bytes() const override;
 
  private:
+  MatrixSource source(const StoredTensor& tensor, int n, int k) const;
   const StoredTensor& find(const std::string& name) const;
 
   std::map<std::string, StoredTensor> tensors_;

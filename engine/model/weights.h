@@ -26,6 +26,8 @@ class WeightFiles {
   // The matrix (a vector is [1, k] or [n, 1]), checked against the expected shape; Error(kNotFound / kCorruptFile /
   // kUnsupported, name, ...). The bytes stay valid until release(name) or the object's end.
   virtual MatrixSource matrix(const std::string& name, int n, int k) const = 0;
+  // Matrix `index` of `count` that lie stacked in a tensor [count, n, k] (vectors: [count, n] with k = 1).
+  virtual MatrixSource stacked(const std::string& name, int index, int count, int n, int k) const = 0;
   // The caller has packed it: pages may go back to the system.
   virtual void release(const std::string& name) = 0;
   virtual size_t file_bytes() const = 0;  // of all tensors

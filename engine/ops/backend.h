@@ -7,6 +7,7 @@
 
 #include "base/trace.h"
 #include "ops/kv_group.h"
+#include "ops/moe_params.h"
 #include "ops/packed_weight.h"
 #include "ops/params.h"
 #include "ops/weight_source.h"
@@ -77,6 +78,8 @@ class Backend {
   virtual void silu_mul(Queue& queue, const SiluMulParams& p) = 0;
   virtual void residual_add(Queue& queue, const ResidualAddParams& p) = 0;
   virtual void scale_logits(Queue& queue, const ScaleLogitsParams& p) = 0;
+  virtual void route_experts(Queue& queue, const RouteExpertsParams& p) = 0;
+  virtual void combine_experts(Queue& queue, const CombineExpertsParams& p) = 0;
   virtual void gather_rows(Queue& queue, const GatherRowsParams& p) = 0;
   virtual void copy_blocks(Queue& queue, const CopyBlocksParams& p) = 0;
 };

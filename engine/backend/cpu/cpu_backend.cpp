@@ -2,6 +2,7 @@
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
+#include "backend/cpu/experts.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kv_pool.h"
 #include "backend/cpu/linear.h"
@@ -44,6 +45,10 @@ class CpuBackend final : public Backend {
   }
   void rope_write(Queue& queue, const RopeWriteParams& p) override { cpu::rope_write(cpu_queue(queue), kernels_, p); }
   void attention(Queue& queue, const AttentionParams& p) override { cpu::attention(cpu_queue(queue), kernels_, p); }
+  void route_experts(Queue& queue, const RouteExpertsParams& p) override { cpu::route_experts(cpu_queue(queue), p); }
+  void combine_experts(Queue& queue, const CombineExpertsParams& p) override {
+    cpu::combine_experts(cpu_queue(queue), kernels_, p);
+  }
   void gather_rows(Queue& queue, const GatherRowsParams& p) override { cpu::gather_rows(cpu_queue(queue), p); }
   void copy_blocks(Queue& queue, const CopyBlocksParams& p) override { cpu::copy_blocks(cpu_queue(queue), p); }
 

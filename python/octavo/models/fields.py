@@ -81,6 +81,14 @@ class Fields:
                 raise self.corrupt(name, f"must be a list of 0 and 1, got {v!r} in it")
         return [bool(v) for v in value]
 
+    def indices(self, name: str, size: int) -> list[int]:
+        """A list of integers in [0, size); empty when missing."""
+        value = self._list(name)
+        for v in value:
+            if isinstance(v, bool) or not isinstance(v, int) or not 0 <= v < size:
+                raise self.corrupt(name, f"must be a list of numbers from 0 to {size - 1}, got {v!r} in it")
+        return value
+
     def mapping(self, name: str) -> Mapping[str, Any]:
         """An object; empty when missing."""
         value = self._take(name, {})

@@ -70,6 +70,9 @@ _YARN = {
     "original_max_position_embeddings": 64,
 }
 
+_EXPERTS = {"expert_count": 5, "expert_used_count": 2}
+_QWEN_EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+
 CASES: dict[str, Case] = {
     "llama 3": Case("Llama", {"rope_parameters": LLAMA3_ROPE}),
     "llama": Case("Llama", {"tie_word_embeddings": True}, arch=A.LLAMA, permuted=True),
@@ -129,6 +132,16 @@ CASES: dict[str, Case] = {
         keys={"embedding_scale": 6.0, "residual_scale": 0.3, "attention.scale": 0.2, "logit_scale": 4.0},
     ),
     "olmo 2": Case("Olmo2", arch=A.OLMO2),
+    "mixtral": Case(
+        "Mixtral", {"num_local_experts": 5}, arch=A.LLAMA, permuted=True, keys=_EXPERTS,
+    ),
+    "mixtral windows": Case("Mixtral", {"num_local_experts": 4, "sliding_window": 30}),
+    "qwen 2 moe": Case("Qwen2Moe", _QWEN_EXPERTS | {"shared_expert_intermediate_size": 48}, arch=A.QWEN2MOE,
+                       keys=_EXPERTS | {"expert_feed_forward_length": 32, "expert_shared_feed_forward_length": 48}),
+    "qwen 3 moe": Case("Qwen3Moe", _QWEN_EXPERTS | {"head_dim": 32, "norm_topk_prob": True}, arch=A.QWEN3MOE,
+                       keys=_HEAD_32 | _EXPERTS | {"expert_feed_forward_length": 32}),
+    "qwen 3 moe, some dense": Case("Qwen3Moe", _QWEN_EXPERTS | {"mlp_only_layers": [0], "decoder_sparse_step": 2}),
+    "olmoe": Case("Olmoe", {"num_experts": 5, "num_experts_per_tok": 2}, arch=A.OLMOE, keys=_EXPERTS),
     "glm": Case("Glm", {"head_dim": 32}),
     "glm 4": Case("Glm4", {"head_dim": 32}, arch=A.GLM4, keys=_HEAD_32 | {"rope.dimension_count": 16}),
 }  # fmt: skip
@@ -171,7 +184,7 @@ def save_gguf(case: Case, model: transformers.PreTrainedModel, path: Path) -> No
     for key, value in case.keys.items():
         add = {str: w.add_string, int: w.add_uint32, float: w.add_float32}[type(value)]
         add(f"{arch}.{key}", value)
-    for name, tensor in model.state_dict().items():
+    for name, tensor in stacked_experts(model.state_dict()).items():
         if name == "lm_head.weight" and c.tie_word_embeddings:
             continue
         values = tensor.numpy()
@@ -192,6 +205,19 @@ def save_gguf(case: Case, model: transformers.PreTrainedModel, path: Path) -> No
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
     w.close()
+
+
+def stacked_experts(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """transformers holds gate and up of all experts in one parameter, llama.cpp in two tensors."""
+    out = {}
+    for name, tensor in state.items():
+        if name.endswith("mlp.experts.gate_up_proj"):
+            gate, up = tensor.chunk(2, dim=1)
+            out[name.replace("gate_up_proj", "gate_proj.weight")] = gate
+            out[name.replace("gate_up_proj", "up_proj.weight")] = up
+        else:
+            out[name + ".weight" if name.endswith("mlp.experts.down_proj") else name] = tensor
+    return out
 
 
 @torch.no_grad()

@@ -91,7 +91,12 @@ def alone(folder: Path, prompts: list[list[int]]) -> list[Answer]:
 OPTIONS: dict[str, dict[str, Any]] = {
     "together": {},
     "in small chunks": {"max_num_batched_tokens": 16, "max_num_seqs": 8},
-    "with few blocks": {"num_blocks": 33, "max_num_seqs": 6, "max_num_batched_tokens": 64, "max_model_len": 256},
+    "with few blocks": {
+        "num_blocks": 33,
+        "max_num_seqs": 6,
+        "max_num_batched_tokens": 64,
+        "max_model_len": 256,
+    },
     "without a prefix cache": {"enable_prefix_caching": False, "threads": 1},
 }
 

@@ -8,14 +8,34 @@ from octavo.errors import ModelError
 from octavo.models.families.family import Family
 from octavo.models.families.gemma import GEMMA2, GEMMA3
 from octavo.models.families.glm import GLM, GLM4
+from octavo.models.families.gpt_oss import GPT_OSS
 from octavo.models.families.granite import GRANITE
 from octavo.models.families.llama import LLAMA, MISTRAL
+from octavo.models.families.moe import MIXTRAL, OLMOE, QWEN2_MOE, QWEN3_MOE
 from octavo.models.families.olmo import OLMO2
 from octavo.models.families.phi import PHI3
 from octavo.models.families.qwen import QWEN2, QWEN3
 from octavo.models.families.smollm import SMOLLM3
 
-FAMILIES = (LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, GEMMA3, PHI3, SMOLLM3, GRANITE, OLMO2, GLM, GLM4)
+FAMILIES = (
+    LLAMA,
+    MISTRAL,
+    QWEN2,
+    QWEN3,
+    GEMMA2,
+    GEMMA3,
+    PHI3,
+    SMOLLM3,
+    GRANITE,
+    OLMO2,
+    GLM,
+    GLM4,
+    MIXTRAL,
+    QWEN2_MOE,
+    QWEN3_MOE,
+    OLMOE,
+    GPT_OSS,
+)
 
 _BY_CLASS = {name: family for family in FAMILIES for name in family.classes}
 _BY_GGUF = {family.gguf: family for family in FAMILIES if family.gguf is not None}

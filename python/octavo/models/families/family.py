@@ -30,6 +30,17 @@ GGUF_LAYER_NAMES = {
     "up": "ffn_up",
     "down": "ffn_down",
     "mlp_post_norm": "post_ffw_norm",
+    "router": "ffn_gate_inp",
+    "shared_expert_gate": "ffn_gate_shexp",
+    "shared_expert_up": "ffn_up_shexp",
+    "shared_expert_down": "ffn_down_shexp",
+    "shared_gate": "ffn_gate_inp_shexp",
+}
+# The same for tensors that hold all experts of a layer.
+GGUF_EXPERT_NAMES = {
+    "expert_gate": "ffn_gate_exps",
+    "expert_up": "ffn_up_exps",
+    "expert_down": "ffn_down_exps",
 }
 
 Reader = Callable[[Fields, _engine.ModelConfig], None]
@@ -93,6 +104,8 @@ class Family:
         """GGUF's name → Hugging Face's, for ``WeightFiles.open_gguf``."""
         names = self.tensor_names()
         renames = {stem: getattr(names, role) for role, stem in GGUF_MODEL_NAMES.items()}
+        for role, stem in GGUF_EXPERT_NAMES.items():
+            renames[f"blk.*.{stem}"] = f"{names.layers}*.{names.experts}{getattr(names, role)}"
         for table in (GGUF_LAYER_NAMES, self.gguf_names):  # the family's own names take precedence
             for role, stem in table.items():
                 renames[f"blk.*.{stem}"] = f"{names.layers}*.{getattr(names, role)}"
