@@ -96,6 +96,7 @@ void bind_config(nb::module_& m) {
       .def_rw("experts", &TensorNames::experts)
       .def_rw("expert_gate", &TensorNames::expert_gate)
       .def_rw("expert_up", &TensorNames::expert_up)
+      .def_rw("expert_gate_up", &TensorNames::expert_gate_up)
       .def_rw("expert_down", &TensorNames::expert_down)
       .def_rw("shared_expert_gate", &TensorNames::shared_expert_gate)
       .def_rw("shared_expert_up", &TensorNames::shared_expert_up)

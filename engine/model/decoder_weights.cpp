@@ -1,11 +1,13 @@
 #include "model/decoder_weights.h"
 
 #include <cstring>
+#include <list>
 #include <set>
 
 #include "base/errors.h"
 #include "base/format.h"
 #include "model/dense.h"
+#include "model/fused_experts.h"
 
 namespace octavo {
 
@@ -15,12 +17,13 @@ struct Part {
   std::string name;  // without ".weight" and ".bias"
   int rows;
   int interleaved_heads = 0;  // > 0: the rows of each head lie as rope_interleaved says
-  std::string stack = {};     // not empty: the tensor of `stack_count` such parts, of which it is number stack_index
-  int stack_index = 0;
-  int stack_count = 0;
-
-  const std::string& stored() const { return stack.empty() ? name : stack; }
-  bool last_of_stack() const { return stack.empty() || stack_index + 1 == stack_count; }
+  bool exact = false;         // never quantized while it is loaded
+  // Not empty: one expert's rows in the tensor `stack` of all experts. With a step above 0 that is a tensor as
+  // fused_experts.h describes it.
+  std::string stack = {};
+  int expert = 0;
+  int first_row = 0;
+  int step = 0;
 };
 
 // Where the rows of `heads` heads lie whose first `rotary_dim` rows are pairs (2i, 2i + 1): row i of the halves that
@@ -93,19 +96,17 @@ class Loader {
 
   void load_experts(const std::string& at, MoeWeights& out) {
     const MoeConfig& moe = config_.moe;
-    out.router = linear({{at + names_.router, moe.experts}}, config_.hidden, moe.router_bias);
+    Part router{at + names_.router, moe.experts};
+    router.exact = true;
+    out.router = linear({router}, config_.hidden, moe.router_bias);
     out.experts.resize(moe.experts);
     for (int e = 0; e < moe.experts; ++e) {
-      const auto part = [&](const std::string& name, int rows) {
-        Part p{cat(at, names_.experts, e, ".", name), rows};
-        const std::string stack = at + names_.experts + name;
-        if (files_.has(stack + ".weight")) p.stack = stack, p.stack_index = e, p.stack_count = moe.experts;
-        return p;
-      };
       out.experts[e].gate_up =
-          linear({part(names_.expert_gate, moe.intermediate), part(names_.expert_up, moe.intermediate)}, config_.hidden,
-                 moe.bias);
-      out.experts[e].down = linear({part(names_.expert_down, config_.hidden)}, moe.intermediate, moe.bias);
+          linear({expert_part(at, e, names_.expert_gate, moe.intermediate, names_.expert_gate_up, 0, 2),
+                  expert_part(at, e, names_.expert_up, moe.intermediate, names_.expert_gate_up, 1, 2)},
+                 config_.hidden, moe.bias);
+      out.experts[e].down = linear({expert_part(at, e, names_.expert_down, config_.hidden, names_.expert_down, 0, 1)},
+                                   moe.intermediate, moe.bias);
     }
     if (moe.shared_intermediate == 0) return;
     out.shared.gate_up = linear({{at + names_.shared_expert_gate, moe.shared_intermediate},
@@ -115,21 +116,70 @@ class Loader {
     if (moe.shared_gate) out.shared_gate = linear({{at + names_.shared_gate, 1}}, config_.hidden, false);
   }
 
+  // A projection of one expert: a tensor of its own, or a part of one that holds all experts.
+  Part expert_part(const std::string& at, int expert, const std::string& name, int rows, const std::string& fused,
+                   int first_row, int step) const {
+    Part part{cat(at, names_.experts, expert, ".", name), rows};
+    part.expert = expert;
+    const std::string stack = at + names_.experts + name;
+    if (files_.has(stack + ".weight")) {
+      part.stack = stack;
+    } else if (has_fused_experts(files_, at + names_.experts + fused)) {
+      part.stack = at + names_.experts + fused;
+      part.first_row = first_row;
+      part.step = step;
+    }
+    return part;
+  }
+
   // transformers stores them as a bare parameter, GGUF as a weight.
   std::string sinks_name(const std::string& at) const {
     const std::string bare = at + names_.sinks;
     return files_.has(bare) ? bare : bare + ".weight";
   }
 
-  MatrixSource source(const Part& part, const char* kind, int k) {
-    const std::string name = part.stored() + kind;
-    MatrixSource out = part.stack.empty() ? files_.matrix(name, part.rows, k)
-                                          : files_.stacked(name, part.stack_index, part.stack_count, part.rows, k);
-    used_.insert(out.name);
+  MatrixSource weight(const Part& part, int k) {
+    if (part.step > 0) {
+      for (const std::string& name : fused_expert_tensors(files_, part.stack)) used_.insert(name);
+      const ExpertRows rows{part.expert, config_.moe.experts, part.first_row, part.step, part.rows, k};
+      return fused_expert(files_, part.stack, rows, copies_.emplace_back());
+    }
+    MatrixSource out = stored(part, ".weight", k);
+    if (part.exact) out.pack_as.reset();
+    return out;
+  }
+
+  std::vector<float> bias(const Part& part) {
+    if (part.step == 0) return take(stored(part, ".bias", 1), last_reader(part));
+    const std::string name = part.stack + "_bias";
+    used_.insert(name);
+    MatrixSource out = files_.stacked(name, part.expert, config_.moe.experts, part.rows * part.step, 1);
+    out.n = part.rows;
+    for (int row = 0; row < part.rows; ++row) out.row_order.push_back(part.first_row + part.step * row);
+    return take(out, last_reader(part));
+  }
+
+  MatrixSource stored(const Part& part, const char* kind, int k) {
+    const std::string name = (part.stack.empty() ? part.name : part.stack) + kind;
+    used_.insert(name);
+    if (!part.stack.empty()) return files_.stacked(name, part.expert, config_.moe.experts, part.rows, k);
+    MatrixSource out = files_.matrix(name, part.rows, k);
     if (part.interleaved_heads > 0) {
       out.row_order = undo_interleave(part.rows, part.interleaved_heads, config_.rope.rotary_dim);
     }
     return out;
+  }
+
+  // No later part needs the tensor that holds this one.
+  bool last_reader(const Part& part) const {
+    if (part.stack.empty()) return true;
+    return part.expert + 1 == config_.moe.experts && part.first_row + 1 >= part.step;
+  }
+
+  void release_weight(const Part& part) {
+    if (!last_reader(part)) return;
+    if (part.step == 0) return files_.release((part.stack.empty() ? part.name : part.stack) + ".weight");
+    for (const std::string& name : fused_expert_tensors(files_, part.stack)) files_.release(name);
   }
 
   LinearWeights linear(const std::vector<Part>& parts, int k, bool with_bias) {
@@ -139,7 +189,7 @@ class Loader {
     out.bias.reserve(out.weight->n());
     for (const Part& part : parts) {
       const float* at = out.bias.data() + out.bias.size();
-      const std::vector<float> values = take(source(part, ".bias", 1), part.last_of_stack());
+      const std::vector<float> values = bias(part);
       out.bias.insert(out.bias.end(), values.begin(), values.end());
       weights_.places[part.name + ".bias"] = {nullptr, 0, part.rows, at};
     }
@@ -148,14 +198,15 @@ class Loader {
 
   std::unique_ptr<PackedWeight> matrix(const std::vector<Part>& parts, int k) {
     std::vector<MatrixSource> sources;
-    for (const Part& part : parts) sources.push_back(source(part, ".weight", k));
+    for (const Part& part : parts) sources.push_back(weight(part, k));
     auto packed = backend_.pack(queue_, sources);
     int first_row = 0;
     for (const Part& part : parts) {
       weights_.places[part.name + ".weight"] = {packed.get(), first_row, part.rows, nullptr};
       first_row += part.rows;
-      if (part.last_of_stack()) files_.release(part.stored() + ".weight");
+      release_weight(part);
     }
+    copies_.clear();
     weights_.bytes += packed->bytes();
     return packed;
   }
@@ -213,6 +264,7 @@ class Loader {
   Backend& backend_;
   Queue& queue_;
   DecoderWeights weights_;
+  std::list<std::vector<std::byte>> copies_;  // of experts in another layout, until they are packed
   std::set<std::string> used_;
 };
 

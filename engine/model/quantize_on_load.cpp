@@ -17,18 +17,27 @@ class QuantizeOnLoad final : public WeightFiles {
   bool has(const std::string& name) const override { return files_->has(name); }
   WeightInfo info(const std::string& name) const override { return files_->info(name); }
   MatrixSource matrix(const std::string& name, int n, int k) const override {
-    MatrixSource source = files_->matrix(name, n, k);
-    const bool dense = weight_format_info(source.format).block == 1;
-    if (!dense || n == 1 || k % kBlock != 0) return source;
-    const bool vocabulary = name == "model.embed_tokens.weight" || name == "lm_head.weight" ||
-                            name == "token_embd.weight" || name == "output.weight";
-    source.pack_as = vocabulary ? WeightFormat::kQ8_0 : format_;
-    return source;
+    return quantized(name, files_->matrix(name, n, k));
+  }
+  MatrixSource stacked(const std::string& name, int index, int count, int n, int k) const override {
+    return quantized(name, files_->stacked(name, index, count, n, k));
+  }
+  const std::byte* bytes(const std::string& name, const std::vector<int64_t>& shape) const override {
+    return files_->bytes(name, shape);
   }
   void release(const std::string& name) override { files_->release(name); }
   size_t file_bytes() const override { return files_->file_bytes(); }
 
  private:
+  MatrixSource quantized(const std::string& name, MatrixSource source) const {
+    const bool dense = weight_format_info(source.format).block == 1;
+    if (!dense || source.n == 1 || source.k % kBlock != 0) return source;
+    const bool vocabulary = name == "model.embed_tokens.weight" || name == "lm_head.weight" ||
+                            name == "token_embd.weight" || name == "output.weight";
+    source.pack_as = vocabulary ? WeightFormat::kQ8_0 : format_;
+    return source;
+  }
+
   std::shared_ptr<WeightFiles> files_;
   WeightFormat format_;
 };

@@ -35,6 +35,7 @@ struct TensorNames {
   std::string expert_gate = "gate_proj";
   std::string expert_up = "up_proj";
   std::string expert_down = "down_proj";
+  std::string expert_gate_up = "gate_up_proj";  // of all experts, as fused_experts.h describes it
   std::string shared_expert_gate = "mlp.shared_expert.gate_proj";
   std::string shared_expert_up = "mlp.shared_expert.up_proj";
   std::string shared_expert_down = "mlp.shared_expert.down_proj";

@@ -62,6 +62,14 @@ MatrixSource TensorTable::stacked(const std::string& name, int index, int count,
   return out;
 }
 
+const std::byte* TensorTable::bytes(const std::string& name, const std::vector<int64_t>& shape) const {
+  const StoredTensor& t = find(name);
+  size_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  if (t.info.shape != shape || t.info.bytes != count) refuse_shape(t, shape_text(shape) + " of single bytes");
+  return t.data;
+}
+
 MatrixSource TensorTable::source(const StoredTensor& t, int n, int k) const {
   const std::string& name = t.info.name;
   if (!t.format) {

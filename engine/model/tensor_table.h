@@ -27,6 +27,7 @@ class TensorTable final : public WeightFiles {
   WeightInfo info(const std::string& name) const override { return find(name).info; }
   MatrixSource matrix(const std::string& name, int n, int k) const override;
   MatrixSource stacked(const std::string& name, int index, int count, int n, int k) const override;
+  const std::byte* bytes(const std::string& name, const std::vector<int64_t>& shape) const override;
   void release(const std::string& name) override;
   size_t file_bytes() const override;
 

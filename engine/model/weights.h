@@ -28,6 +28,8 @@ class WeightFiles {
   virtual MatrixSource matrix(const std::string& name, int n, int k) const = 0;
   // Matrix `index` of `count` that lie stacked in a tensor [count, n, k] (vectors: [count, n] with k = 1).
   virtual MatrixSource stacked(const std::string& name, int index, int count, int n, int k) const = 0;
+  // The bytes of a tensor of single bytes (U8), checked against the expected shape.
+  virtual const std::byte* bytes(const std::string& name, const std::vector<int64_t>& shape) const = 0;
   // The caller has packed it: pages may go back to the system.
   virtual void release(const std::string& name) = 0;
   virtual size_t file_bytes() const = 0;  // of all tensors

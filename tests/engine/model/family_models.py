@@ -142,6 +142,16 @@ CASES: dict[str, Case] = {
                        keys=_HEAD_32 | _EXPERTS | {"expert_feed_forward_length": 32}),
     "qwen 3 moe, some dense": Case("Qwen3Moe", _QWEN_EXPERTS | {"mlp_only_layers": [0], "decoder_sparse_step": 2}),
     "olmoe": Case("Olmoe", {"num_experts": 5, "num_experts_per_tok": 2}, arch=A.OLMOE, keys=_EXPERTS),
+    "gpt-oss": Case(
+        "GptOss",
+        {"head_dim": 32, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 24,
+         "max_position_embeddings": 256,
+         "rope_parameters": _YARN | {"rope_theta": 150000.0, "truncate": False, "beta_fast": 32.0, "beta_slow": 1.0}},
+        arch=A.GPT_OSS,
+        keys=_HEAD_32 | _EXPERTS | {
+            "expert_feed_forward_length": 96, "attention.sliding_window": 24, "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64},
+    ),
     "glm": Case("Glm", {"head_dim": 32}),
     "glm 4": Case("Glm4", {"head_dim": 32}, arch=A.GLM4, keys=_HEAD_32 | {"rope.dimension_count": 16}),
 }  # fmt: skip
@@ -163,8 +173,16 @@ def make(case: Case) -> transformers.PreTrainedModel:
     return model
 
 
-def save_gguf(case: Case, model: transformers.PreTrainedModel, path: Path) -> None:
-    """Writes the model as llama.cpp's converter does: its names by the gguf package's own table."""
+def save_gguf(
+    case: Case,
+    model: transformers.PreTrainedModel,
+    path: Path,
+    experts: gguf.GGMLQuantizationType | None = None,
+) -> None:
+    """Writes the model as llama.cpp's converter does: its names by the gguf package's own table.
+
+    With ``experts`` their matrices are of that type.
+    """
     assert case.arch is not None
     c = model.config
     arch = gguf.MODEL_ARCH_NAMES[case.arch]
@@ -197,7 +215,11 @@ def save_gguf(case: Case, model: transformers.PreTrainedModel, path: Path) -> No
             values = values + 1
         mapped = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert mapped, name
-        w.add_tensor(mapped, np.ascontiguousarray(values))
+        values = np.ascontiguousarray(values)
+        if experts is not None and values.ndim == 3:
+            w.add_tensor(mapped, gguf.quants.quantize(values, experts), raw_dtype=experts)
+        else:
+            w.add_tensor(mapped, values)
     for kind in ("long", "short"):
         if factors := c.rope_parameters.get(f"{kind}_factor"):
             w.add_tensor(f"rope_factors_{kind}.weight", np.asarray(factors, np.float32))
@@ -211,12 +233,24 @@ def stacked_experts(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """transformers holds gate and up of all experts in one parameter, llama.cpp in two tensors."""
     out = {}
     for name, tensor in state.items():
-        if name.endswith("mlp.experts.gate_up_proj"):
-            gate, up = tensor.chunk(2, dim=1)
-            out[name.replace("gate_up_proj", "gate_proj.weight")] = gate
-            out[name.replace("gate_up_proj", "up_proj.weight")] = up
+        at, _, kind = name.rpartition(".experts.")
+        at += ".experts."
+        fused = (
+            name.replace("_bias", "") + "_bias" in state
+        )  # gpt-oss: gate and up in turn, rows and columns exchanged
+        if kind == "gate_up_proj" and fused:
+            out[at + "gate_proj.weight"] = tensor[..., ::2].transpose(1, 2)
+            out[at + "up_proj.weight"] = tensor[..., 1::2].transpose(1, 2)
+        elif kind == "gate_up_proj":
+            out[at + "gate_proj.weight"], out[at + "up_proj.weight"] = tensor.chunk(2, dim=1)
+        elif kind == "gate_up_proj_bias":
+            out[at + "gate_proj.bias"], out[at + "up_proj.bias"] = tensor[:, ::2], tensor[:, 1::2]
+        elif kind == "down_proj":
+            out[at + "down_proj.weight"] = tensor.transpose(1, 2) if fused else tensor
+        elif kind == "down_proj_bias":
+            out[at + "down_proj.bias"] = tensor
         else:
-            out[name + ".weight" if name.endswith("mlp.experts.down_proj") else name] = tensor
+            out[name + ".weight" if name.endswith("sinks") else name] = tensor
     return out
 
 

@@ -156,7 +156,7 @@ def test_gguf_rope_factors_and_linear_scaling():
         ("llama.rope.scaling.type", "longrope", "the file has no rope_factors_long.weight"),
         ("llama.rope.dimension_count", 6, "llama.rope.dimension_count must be an integer from 2 to 4, got 6"),
         ("llama.attention.value_length", 8, "llama.attention.value_length is 8; supported: 4"),
-        ("llama.expert_count", 8, "llama.expert_count is 8; supported: 0"),
+        ("llama.expert_count", -8, "llama.expert_count must be an integer from 0"),
         ("llama.attention.sliding_window", -1, "llama.attention.sliding_window must be an integer from 0"),
         ("llama.logit_scale", 0.5, "llama.logit_scale is 0.5, a key octavo does not know for llama"),
     ],

@@ -58,13 +58,13 @@ class Served:
         return [answers[i] for i in ids]
 
 
-@pytest.fixture(scope="module", params=["Gemma3", "Mistral"])
+@pytest.fixture(scope="module", params=["GptOss", "Mistral"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Windows in some layers, or in all."""
-    if request.param == "Gemma3":
-        kinds = ["sliding_attention", "full_attention", "sliding_attention"]
-        fields = {"head_dim": 16, "sliding_window": WINDOW, "num_hidden_layers": 3, "layer_types": kinds}
-        case = family_models.Case("Gemma3", fields, "Gemma3Text")
+    """Windows in some layers (and experts), or in all."""
+    if request.param == "GptOss":
+        fields = {"head_dim": 16, "sliding_window": WINDOW, "num_hidden_layers": 3, "num_local_experts": 5}
+        fields |= {"num_experts_per_tok": 2}
+        case = family_models.Case("GptOss", fields)
     else:
         case = family_models.Case("Mistral", {"sliding_window": WINDOW, "num_hidden_layers": 2})
     path = tmp_path_factory.mktemp("windows")

@@ -12,6 +12,8 @@ def _read(fields: Fields, config: _engine.ModelConfig) -> None:
     read_experts(fields, config, count="num_local_experts", width="intermediate_size")
     fields.only("swiglu_limit", (7.0,), 7.0)
     fields.only("swiglu_alpha", (1.702,), 1.702)
+    stored = Fields(fields.mapping("quantization_config"), f"{fields.source}: quantization_config")
+    stored.only("quant_method", ("mxfp4", None), None)  # how its experts lie in the file; all else is dense
     fields.skip(["experts_per_token", "initial_context_length"])  # what older files call other fields
     _set_experts(config)
 
