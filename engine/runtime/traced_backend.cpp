@@ -33,6 +33,8 @@ TracedBackend::TracedBackend(std::unique_ptr<Backend> inner, Trace& trace)
       silu_(trace.phase("silu_mul")),
       residual_(trace.phase("residual_add")),
       logits_(trace.phase("scale_logits")),
+      route_(trace.phase("route_experts")),
+      combine_(trace.phase("combine_experts")),
       gather_(trace.phase("gather_rows")),
       copy_(trace.phase("copy_blocks")) {}
 
@@ -95,6 +97,16 @@ void TracedBackend::residual_add(Queue& queue, const ResidualAddParams& p) {
 void TracedBackend::scale_logits(Queue& queue, const ScaleLogitsParams& p) {
   const Trace::Span span(logits_);
   inner_->scale_logits(queue, p);
+}
+
+void TracedBackend::route_experts(Queue& queue, const RouteExpertsParams& p) {
+  const Trace::Span span(route_);
+  inner_->route_experts(queue, p);
+}
+
+void TracedBackend::combine_experts(Queue& queue, const CombineExpertsParams& p) {
+  const Trace::Span span(combine_);
+  inner_->combine_experts(queue, p);
 }
 
 void TracedBackend::gather_rows(Queue& queue, const GatherRowsParams& p) {

@@ -29,6 +29,8 @@ class TracedBackend final : public Backend {
   void silu_mul(Queue& queue, const SiluMulParams& p) override;
   void residual_add(Queue& queue, const ResidualAddParams& p) override;
   void scale_logits(Queue& queue, const ScaleLogitsParams& p) override;
+  void route_experts(Queue& queue, const RouteExpertsParams& p) override;
+  void combine_experts(Queue& queue, const CombineExpertsParams& p) override;
   void gather_rows(Queue& queue, const GatherRowsParams& p) override;
   void copy_blocks(Queue& queue, const CopyBlocksParams& p) override;
 
@@ -42,7 +44,7 @@ class TracedBackend final : public Backend {
   std::unique_ptr<Backend> inner_;
   Trace& trace_;
   std::unordered_map<const PackedWeight*, LinearPhases> linears_;
-  Trace::Phase *embed_, *norm_, *rope_, *attention_, *silu_, *residual_, *logits_, *gather_, *copy_;
+  Trace::Phase *embed_, *norm_, *rope_, *attention_, *silu_, *residual_, *logits_, *route_, *combine_, *gather_, *copy_;
 };
 
 }  // namespace octavo
