@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of each; the median counts")
     parser.add_argument(
-        "--model", help="serve this model instead of the stub: its engine's threads are counted, too"
+        "--model", help="serve this model instead of the stub; the event loop's thread alone counts then"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures as JSON")
 
@@ -32,7 +32,7 @@ def run(flags: argparse.Namespace) -> int:
     if flags.model:
         serve = ("-m", "octavo", "serve", flags.model, "--port", "0", "--disable-log-requests")
         command = [sys.executable, *serve, "--max-num-seqs", str(max(flags.streams, flags.connections))]
-    with running_server(command) as server:
+    with running_server(command, loop_only=bool(flags.model)) as server:
         server.streamed(flags.streams, 20)  # what is imported and made once
         server.whole(flags.connections, flags.connections, 1)
         figures = Figures(
