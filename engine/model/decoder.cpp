@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/format.h"
@@ -47,9 +48,10 @@ Decoder::Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend
       cache_places_(config.num_layers),
       weights_(load_decoder_weights(config, files, backend, queue)),
       rope_(make_rope_table(config.rope, max_positions)),
-      x_(activations(max_tokens, config.hidden)),
+      x_(activations(max_tokens, std::max(q_width_, config.hidden))),
       projected_(activations(max_tokens, std::max({qkv_width_, 2 * config.intermediate, config.hidden}))),
-      mixed_(activations(max_tokens, std::max(q_width_, config.hidden))) {
+      mixed_(activations(max_tokens, std::max(q_width_, config.hidden))),
+      wanted_(max_tokens) {
   if (has_local_rope(config)) local_rope_ = make_rope_table(config.local_rope, max_positions);
   for (size_t group = 0; group < kv_groups_.size(); ++group) {
     const std::vector<int>& layers = kv_groups_[group].layers;
@@ -78,15 +80,19 @@ void Decoder::forward(Queue& queue, const ForwardBatch& batch, std::span<KvPool*
   embed.scale = config_.embedding_scale;
   embed.out = x_.as<float>();
   backend_.embed(queue, embed);
-  for (int layer = 0; layer < config_.num_layers; ++layer) {
+  const int last = config_.num_layers - 1, wanted = static_cast<int>(batch.logit_tokens.size());
+  for (int layer = 0; layer < last; ++layer) {
     attention_block(queue, batch, pools, layer);
-    if (config_.has_experts(layer)) {
-      experts_block(queue, batch.num_tokens, weights_.layers[layer]);
-    } else {
-      mlp_block(queue, batch.num_tokens, weights_.layers[layer]);
-    }
+    feed_forward(queue, batch.num_tokens, layer);
   }
-  if (!batch.logit_tokens.empty()) write_logits(queue, batch);
+  if (wanted == batch.num_tokens) {
+    attention_block(queue, batch, pools, last);
+  } else {
+    last_attention_block(queue, batch, pools);
+  }
+  if (wanted == 0) return;
+  feed_forward(queue, wanted, last);
+  write_logits(queue, batch);
 }
 
 void Decoder::check(const ForwardBatch& batch, std::span<KvPool* const> pools) const {
@@ -158,33 +164,66 @@ const float* Decoder::rope_table(LayerRope rope) const {
 void Decoder::attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer) {
   const LayerWeights& weights = weights_.layers[layer];
   float* qkv = projected_.as<float>();
-  backend_.linear(queue, input_linear(weights.qkv, weights.attention_norm, batch.num_tokens, qkv));
-  attend(queue, batch, pools, layer, qkv);
-  LinearParams out;
-  out.weight = weights.out.weight.get();
-  out.x = mixed_.as<float>();
-  out.ldx = q_width_;
-  out.m = batch.num_tokens;
-  out.bias = weights.out.bias_data();
-  add_output(queue, out, weights.attention_post_norm, qkv);
+  write_cache(queue, batch, pools, layer, qkv);
+  attend(queue, batch.groups[cache_places_[layer].group].rows, batch.prefix_groups, pools, layer, qkv);
+  add_attention_output(queue, batch.num_tokens, weights, mixed_.as<float>(), qkv);
 }
 
-// Rotates, writes the cache and attends: qkv to mixed_.
-void Decoder::attend(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer, float* qkv) {
+// Once the last layer's K and V are written, only tokens whose logits are wanted matter: they move together, and the
+// rest is done for them alone.
+void Decoder::last_attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools) {
+  const int layer = config_.num_layers - 1;
+  float* qkv = projected_.as<float>();
+  write_cache(queue, batch, pools, layer, qkv);
+  if (batch.logit_tokens.empty()) return;
+  wanted_.cut(batch.groups[cache_places_[layer].group].rows, batch.prefix_groups, batch.logit_tokens);
+  attend(queue, wanted_.rows(), wanted_.prefix_groups(), pools, layer, qkv);
+  gather(queue, mixed_.as<float>(), q_width_, batch.logit_tokens, qkv);
+  gather(queue, x_.as<float>(), config_.hidden, batch.logit_tokens, mixed_.as<float>());
+  std::swap(x_, mixed_);
+  add_attention_output(queue, static_cast<int>(batch.logit_tokens.size()), weights_.layers[layer], qkv,
+                       mixed_.as<float>());
+}
+
+void Decoder::gather(Queue& queue, const float* x, int dim, std::span<const int32_t> rows, float* out) {
+  GatherRowsParams p;
+  p.x = x;
+  p.ldx = dim;
+  p.rows = rows.data();
+  p.num_rows = static_cast<int>(rows.size());
+  p.dim = dim;
+  p.out = out;
+  p.ldo = dim;
+  backend_.gather_rows(queue, p);
+}
+
+// x: [num_tokens, q_width]; scratch: as in add_output
+void Decoder::add_attention_output(Queue& queue, int num_tokens, const LayerWeights& weights, const float* x,
+                                   float* scratch) {
+  LinearParams out;
+  out.weight = weights.out.weight.get();
+  out.x = x;
+  out.ldx = q_width_;
+  out.m = num_tokens;
+  out.bias = weights.out.bias_data();
+  add_output(queue, out, weights.attention_post_norm, scratch);
+}
+
+// Projects to qkv, rotates and writes the cache.
+void Decoder::write_cache(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer,
+                          float* qkv) {
   const LayerWeights& weights = weights_.layers[layer];
-  const LayerConfig kind = config_.layer(layer);
   const CachePlace place = cache_places_[layer];
-  const ForwardBatch::Group& group = batch.groups[place.group];
-  const KvLayer cache = pools[place.group]->layer(place.index);
+  backend_.linear(queue, input_linear(weights.qkv, weights.attention_norm, batch.num_tokens, qkv));
 
   RopeWriteParams rope;
   rope.q = qkv;
   rope.k = qkv + q_width_;
   rope.v = qkv + q_width_ + kv_width_;
   rope.ldq = rope.ldk = rope.ldv = qkv_width_;
-  rope.rope = rope_table(kind.rope);
+  rope.rope = rope_table(config_.layer(layer).rope);
   rope.positions = batch.positions;
-  rope.slots = group.slots;
+  rope.slots = batch.groups[place.group].slots;
   rope.num_tokens = batch.num_tokens;
   rope.heads = config_.heads;
   rope.kv_heads = config_.kv_heads;
@@ -196,19 +235,26 @@ void Decoder::attend(Queue& queue, const ForwardBatch& batch, std::span<KvPool* 
     rope.norm_heads_together = config_.qk_norm == QkNorm::kTogether;
     rope.norm_eps = config_.norm_eps;
   }
-  rope.cache = cache;
+  rope.cache = pools[place.group]->layer(place.index);
   backend_.rope_write(queue, rope);
+}
 
+// qkv to mixed_
+void Decoder::attend(Queue& queue, std::span<const AttentionRow> rows, std::span<const AttentionPrefixGroup> groups,
+                     std::span<KvPool* const> pools, int layer, const float* qkv) {
+  const LayerWeights& weights = weights_.layers[layer];
+  const LayerConfig kind = config_.layer(layer);
+  const CachePlace place = cache_places_[layer];
   AttentionParams attention;
   attention.q = qkv;
   attention.ldq = qkv_width_;
   attention.out = mixed_.as<float>();
   attention.ldo = q_width_;
-  attention.rows = group.rows.data();
-  attention.num_rows = static_cast<int>(group.rows.size());
+  attention.rows = rows.data();
+  attention.num_rows = static_cast<int>(rows.size());
   if (kind.window == 0) {  // a window moves past what prompts have in common
-    attention.prefix_groups = batch.prefix_groups.data();
-    attention.num_prefix_groups = static_cast<int>(batch.prefix_groups.size());
+    attention.prefix_groups = groups.data();
+    attention.num_prefix_groups = static_cast<int>(groups.size());
   }
   attention.heads = config_.heads;
   attention.kv_heads = config_.kv_heads;
@@ -217,8 +263,16 @@ void Decoder::attend(Queue& queue, const ForwardBatch& batch, std::span<KvPool* 
   attention.window = kind.window;
   attention.softcap = config_.attention_softcap;
   attention.sinks = weights.sinks.empty() ? nullptr : weights.sinks.data();
-  attention.cache = cache;
+  attention.cache = pools[place.group]->layer(place.index);
   backend_.attention(queue, attention);
+}
+
+void Decoder::feed_forward(Queue& queue, int num_tokens, int layer) {
+  if (config_.has_experts(layer)) {
+    experts_block(queue, num_tokens, weights_.layers[layer]);
+  } else {
+    mlp_block(queue, num_tokens, weights_.layers[layer]);
+  }
 }
 
 void Decoder::mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights) {
@@ -251,26 +305,12 @@ void Decoder::experts_block(Queue& queue, int num_tokens, const LayerWeights& we
   add_residual(queue, weights.mlp_post_norm, num_tokens, mixed_.as<float>());
 }
 
-// The head runs once, over just the wanted rows, which are gathered unless they lie together.
+// The head runs once, over just the wanted rows, which by now are all there are.
 void Decoder::write_logits(Queue& queue, const ForwardBatch& batch) {
   const int wanted = static_cast<int>(batch.logit_tokens.size());
-  const int first = batch.logit_tokens.front();
-  const float* rows = x_.as<float>() + static_cast<int64_t>(first) * config_.hidden;
-  if (batch.logit_tokens.back() - first + 1 != wanted) {
-    GatherRowsParams gather;
-    gather.x = x_.as<float>();
-    gather.ldx = config_.hidden;
-    gather.rows = batch.logit_tokens.data();
-    gather.num_rows = wanted;
-    gather.dim = config_.hidden;
-    gather.out = mixed_.as<float>();
-    gather.ldo = config_.hidden;
-    backend_.gather_rows(queue, gather);
-    rows = mixed_.as<float>();
-  }
   LinearParams head;
   head.weight = &weights_.head_matrix();
-  head.x = rows;
+  head.x = x_.as<float>();
   head.ldx = config_.hidden;
   head.m = wanted;
   head.prologue = Prologue::kRmsNorm;

@@ -7,6 +7,7 @@
 #include "model/config.h"
 #include "model/decoder_weights.h"
 #include "model/moe_block.h"
+#include "model/wanted_rows.h"
 #include "ops/backend.h"
 #include "tensor/buffer.h"
 
@@ -40,7 +41,13 @@ class Decoder {
  private:
   void check(const ForwardBatch& batch, std::span<KvPool* const> pools) const;
   void attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer);
-  void attend(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer, float* qkv);
+  void write_cache(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer, float* qkv);
+  void attend(Queue& queue, std::span<const AttentionRow> rows, std::span<const AttentionPrefixGroup> groups,
+              std::span<KvPool* const> pools, int layer, const float* qkv);
+  void add_attention_output(Queue& queue, int num_tokens, const LayerWeights& weights, const float* x, float* scratch);
+  void last_attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools);
+  void gather(Queue& queue, const float* x, int dim, std::span<const int32_t> rows, float* out);
+  void feed_forward(Queue& queue, int num_tokens, int layer);
   void mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights);
   void experts_block(Queue& queue, int num_tokens, const LayerWeights& weights);
   void write_logits(Queue& queue, const ForwardBatch& batch);
@@ -60,10 +67,11 @@ class Decoder {
   std::vector<CachePlace> cache_places_;  // [num_layers]
   DecoderWeights weights_;
   Buffer rope_, local_rope_;
-  Buffer x_;          // [max_tokens, hidden], the residual stream
+  Buffer x_;          // [max_tokens, max(q_width, hidden)]: the residual stream; trades places with mixed_
   Buffer projected_;  // [max_tokens, max(qkv_width, 2 * intermediate, hidden)]
   std::optional<MoeBlock> moe_;
-  Buffer mixed_;  // [max_tokens, max(q_width, hidden)]: attention's output; rows gathered for the head
+  Buffer mixed_;  // [max_tokens, max(q_width, hidden)]: attention's output
+  WantedRows wanted_;
 };
 
 }  // namespace octavo
