@@ -58,6 +58,8 @@ def test_it_ends_with_its_trials_its_client_or_an_interrupt() -> None:
     assert (found.rate, found.ended) == (8.0, "client-limited")
     found, rates = find(10.0, Search(start=2.0), stopped=INTERRUPTED)
     assert (found.rate, found.ended, len(rates)) == (None, "interrupted", 1)
+    found, rates = find(10.0, Search(start=2.0), stopped="the server went away: connect")
+    assert (found.ended, len(rates)) == ("stopped", 1)
     assert "no rate met the goal" in replace(found, ended="trials").sentence()
 
 

@@ -51,11 +51,13 @@ async def _run(plan: Plan) -> int:
         found = await search(plan.search, plan.points[0], partial(run_point, plan, target), say)
         print(f"{target.root}: {found.sentence()}", flush=True)
         results += found.trials
-        code = code or (INTERRUPTED if found.ended == "interrupted" else FAILED if found.rate is None else 0)
         if found.ended == "interrupted":
+            code = INTERRUPTED
             break
-    print(many_runs(results))
+        if found.rate is None or found.ended == "stopped":
+            code = FAILED
     _keep(plan, results)
+    print(many_runs(results))
     return code
 
 
@@ -63,8 +65,8 @@ def _finish(plan: Plan, results: list[RunResult]) -> int:
     from octavo_bench.serve import run as running
     from octavo_bench.serve.table import many_runs, one_run
 
-    print(one_run(plan, results[0]) if len(results) == 1 else many_runs(results))
     _keep(plan, results)
+    print(one_run(plan, results[0]) if len(results) == 1 else many_runs(results))
     for result in results:
         if result.stopped is not None:
             print(f"octavo: partial results: {result.target.root}: {result.stopped}", file=sys.stderr)
@@ -78,6 +80,7 @@ def _finish(plan: Plan, results: list[RunResult]) -> int:
 
 
 def _keep(plan: Plan, results: list[RunResult]) -> None:
+    """Writes the files: first of all, since who reads the table may have gone."""
     from octavo_bench.serve import plots
     from octavo_bench.serve.document import document, write
 

@@ -30,9 +30,7 @@ async def list_models(root: str, headers: Mapping[str, str], verify_tls: bool) -
             session.get(f"{root}/v1/models") as response,
         ):
             if response.status in (401, 403):
-                raise OctavoError(
-                    f"{root} answers HTTP {response.status}: give its key with --header 'Authorization=Bearer KEY'"
-                )
+                raise OctavoError(f"{root} answers HTTP {response.status}: give its key with --api-key")
             document = await response.json(content_type=None) if response.status == 200 else None
     except (aiohttp.ClientError, OSError, TimeoutError, asyncio.TimeoutError) as error:
         raise OctavoError(

@@ -18,7 +18,8 @@ class Found:
     Attributes:
         rate: highest rate that met the goal, None where none did.
         failing: lowest rate that did not, None where none failed.
-        ended: why it ended: ``found``, ``trials``, ``client-limited``, ``interrupted``.
+        ended: why it ended: ``found``, ``trials``, ``client-limited``, ``interrupted``, ``stopped`` (the
+            server went away).
     """
 
     rate: float | None
@@ -33,6 +34,7 @@ class Found:
             "trials": "; more --search-trials would narrow it",
             "client-limited": "; beyond it the client, not the server, is the limit",
             "interrupted": "; interrupted",
+            "stopped": "; the server went away",
         }
         above = f", {self.failing:.4g} did not" if self.failing is not None else ""
         if self.rate is None:
@@ -62,8 +64,8 @@ async def search(
         trials.append(result)
         good = result.stopped is None and (result.good_share or 0.0) >= goal.share
         say(result, good)
-        if result.stopped == INTERRUPTED:
-            ended = "interrupted"
+        if result.stopped is not None:
+            ended = "interrupted" if result.stopped == INTERRUPTED else "stopped"
             break
         if not good and result.limits and not result.summary.failed:
             ended = "client-limited"
