@@ -1,10 +1,12 @@
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/errors.h"
@@ -41,7 +43,7 @@ std::vector<TokenKind> token_kinds(const Kinds& given, const TokenTable& table) 
 }
 
 void make_vocabulary(VocabularyHandle* self, const std::string& library, const TokenTable& table, Kinds kinds,
-                     const std::vector<int32_t>& end_tokens, bool forces) {
+                     const std::vector<int32_t>& end_tokens, std::optional<WordSplit> forced) {
   const std::vector<TokenKind> checked = token_kinds(kinds, table);
   for (const int32_t id : end_tokens) {
     if (id < 0 || id >= static_cast<int64_t>(checked.size()))
@@ -51,7 +53,7 @@ void make_vocabulary(VocabularyHandle* self, const std::string& library, const T
   nb::gil_scoped_release release;
   new (self) VocabularyHandle{std::make_shared<const GrammarVocabulary>(
       std::make_shared<const LlguidanceLibrary>(library), std::make_shared<const TokenTable>(table), checked,
-      end_tokens, forces)};
+      end_tokens, forced)};
 }
 
 std::vector<uint32_t> tokenize(const VocabularyHandle& self, nb::bytes text) {
@@ -113,12 +115,16 @@ void bind_grammar(nb::module_& m) {
       .def("forced", &forced, release, "The tokens that follow next whatever is drawn.")
       .def_prop_ro("done", &Constraint::done);
 
+  nb::enum_<WordSplit>(m, "WordSplit", "Where forced text is split before its pieces are merged.")
+      .value("BLANK_JOINS_WORD", WordSplit::kBlankJoinsWord)
+      .value("BLANKS_JOIN_WORD", WordSplit::kBlanksJoinWord);
+
   nb::class_<VocabularyHandle>(m, "GrammarVocabulary", "A model's tokens as grammars see them.")
       .def("__init__", &make_vocabulary, nb::arg("library"), nb::arg("table"), nb::arg("kinds"), nb::arg("end_tokens"),
-           nb::arg("forces"),
+           nb::arg("forced") = nb::none(),
            "library: path of llguidance's shared library; kinds: uint8 [vocab], 0 text, 1 added text, 2 control, 3 "
            "byte;\n"
-           "forces: tokenize text that a grammar forces by merging, instead of allowing any tokens for it.")
+           "forced: how text that a grammar forces is split before it is merged; None: any tokens may make it up.")
       .def_prop_ro("version", [](const VocabularyHandle& self) { return self.vocabulary->library().version(); })
       .def_prop_ro("vocab", [](const VocabularyHandle& self) { return self.vocabulary->vocab(); })
       .def_prop_ro("forces", [](const VocabularyHandle& self) { return self.vocabulary->forces(); })

@@ -13,17 +13,18 @@ constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-// Length of the first word: a run of spaces up to its last one, which belongs to what follows when it is a blank; or
-// all up to the next space.
-size_t word_length(std::string_view text) {
+// Length of the first word of a text.
+size_t word_length(std::string_view text, WordSplit split) {
   size_t spaces = 0;
   while (spaces < text.size() && is_space(text[spaces])) ++spaces;
   if (spaces == text.size()) return spaces;
-  if (spaces > 1) return text[spaces - 1] == ' ' ? spaces - 1 : spaces;
-  if (spaces == 1 && text[0] != ' ') return 1;
+  if (split == WordSplit::kBlankJoinsWord) {
+    if (spaces > 1) return text[spaces - 1] == ' ' ? spaces - 1 : spaces;
+    if (spaces == 1 && text[0] != ' ') return 1;
+  }
   size_t end = spaces;
   while (end < text.size() && !is_space(text[end]) && end < kLongestWord) ++end;
-  return end;
+  return std::max<size_t>(end, 1);
 }
 
 size_t character_length(std::string_view text) {
@@ -34,8 +35,9 @@ size_t character_length(std::string_view text) {
 
 }  // namespace
 
-ForcedTokenizer::ForcedTokenizer(std::shared_ptr<const TokenTable> table, const std::vector<TokenKind>& kinds)
-    : table_(std::move(table)) {
+ForcedTokenizer::ForcedTokenizer(std::shared_ptr<const TokenTable> table, const std::vector<TokenKind>& kinds,
+                                 WordSplit split)
+    : table_(std::move(table)), split_(split) {
   ids_.reserve(kinds.size());
   for (const TokenKind wanted : {TokenKind::kText, TokenKind::kByte}) {
     for (size_t i = 0; i < kinds.size(); ++i) {
@@ -76,7 +78,7 @@ void ForcedTokenizer::tokenize(std::string_view text, std::vector<uint32_t>& ids
 
 void ForcedTokenizer::plain(std::string_view text, std::vector<uint32_t>& ids) const {
   while (!text.empty()) {
-    const size_t length = word_length(text);
+    const size_t length = word_length(text, split_);
     word(text.substr(0, length), ids);
     text.remove_prefix(length);
   }

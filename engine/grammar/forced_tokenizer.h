@@ -16,13 +16,19 @@ enum class TokenKind : uint8_t {
   kByte,     // a byte for which there is no text token
 };
 
+// Where text is split before its pieces are merged.
+enum class WordSplit : uint8_t {
+  kBlankJoinsWord,  // a word takes one blank before it, other blanks stand alone: byte-level vocabularies
+  kBlanksJoinWord,  // a word takes all of them: SentencePiece, which does not split at all
+};
+
 // Byte-pair encoding (Sennrich et al., 2016) over the token table alone, for text that a grammar forces: pairs merge in
 // the order of the merged token's id, as in vocabularies that list tokens as they were learned. Text is split before
 // spaces only, so the result need not be the tokenizer's own; whoever relies on that compares first.
 class ForcedTokenizer {
  public:
   // kinds: [vocab]
-  ForcedTokenizer(std::shared_ptr<const TokenTable> table, const std::vector<TokenKind>& kinds);
+  ForcedTokenizer(std::shared_ptr<const TokenTable> table, const std::vector<TokenKind>& kinds, WordSplit split);
 
   // Appends the ids of `text`. Bytes that no token stands for are left out.
   void tokenize(std::string_view text, std::vector<uint32_t>& ids) const;
@@ -33,6 +39,7 @@ class ForcedTokenizer {
   int32_t added_at(std::string_view text) const;  // the longest added token that `text` starts with, -1: none
 
   std::shared_ptr<const TokenTable> table_;
+  WordSplit split_;
   std::unordered_map<std::string_view, uint32_t> ids_;  // keys lie in the table
   std::vector<int32_t> added_[256];                     // by first byte
 };

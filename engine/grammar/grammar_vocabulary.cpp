@@ -25,13 +25,13 @@ size_t tokenize(const void* self, const uint8_t* bytes, size_t num_bytes, uint32
 
 GrammarVocabulary::GrammarVocabulary(std::shared_ptr<const LlguidanceLibrary> library,
                                      std::shared_ptr<const TokenTable> table, const std::vector<TokenKind>& kinds,
-                                     std::vector<int32_t> end_tokens, bool forces)
+                                     std::vector<int32_t> end_tokens, std::optional<WordSplit> forced)
     : library_(std::move(library)),
       table_(std::move(table)),
       vocab_(static_cast<int>(kinds.size())),
       end_tokens_(std::move(end_tokens)),
-      tokenizer_(table_, kinds),
-      forces_(forces) {
+      tokenizer_(table_, kinds, forced.value_or(WordSplit::kBlankJoinsWord)),
+      forces_(forced.has_value()) {
   std::string bytes;
   std::vector<uint32_t> lengths;
   lengths.reserve(kinds.size());
@@ -53,8 +53,8 @@ GrammarVocabulary::GrammarVocabulary(std::shared_ptr<const LlguidanceLibrary> li
   init.eos = ends.empty() ? kNoToken : ends[0];
   init.token_lengths = lengths.data();
   init.token_bytes = reinterpret_cast<const uint8_t*>(bytes.data());
-  init.greedy = !forces;
-  init.tokenize = forces ? tokenize : nullptr;
+  init.greedy = !forces_;
+  init.tokenize = forces_ ? tokenize : nullptr;
   init.user_data = &tokenizer_;
   if (ends.size() > 1) {
     init.more_eos = ends.data() + 1;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,11 @@ namespace octavo {
 // A model's tokens as llguidance sees them. Made once per model; shared by its grammars and used from any thread.
 class GrammarVocabulary {
  public:
-  // kinds: [vocab], those of the table or fewer; `end_tokens` are the model's own. With `forces` text that a grammar
+  // kinds: [vocab], those of the table or fewer; `end_tokens` are the model's own. With `forced` text that a grammar
   // leaves no choice about is tokenized as ForcedTokenizer does it, and no other tokens are allowed for it.
   GrammarVocabulary(std::shared_ptr<const LlguidanceLibrary> library, std::shared_ptr<const TokenTable> table,
-                    const std::vector<TokenKind>& kinds, std::vector<int32_t> end_tokens, bool forces);
+                    const std::vector<TokenKind>& kinds, std::vector<int32_t> end_tokens,
+                    std::optional<WordSplit> forced);
   ~GrammarVocabulary();
   GrammarVocabulary(const GrammarVocabulary&) = delete;
   GrammarVocabulary& operator=(const GrammarVocabulary&) = delete;

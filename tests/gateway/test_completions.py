@@ -174,7 +174,7 @@ def test_max_tokens_defaults_to_16() -> None:
         ({"logprobs": True}, "logprobs"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": -1, "echo": True}, "max_tokens"),
-        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
     ],
 )
 def test_refusals(fields: dict[str, Any], param: str) -> None:

@@ -107,7 +107,7 @@ def refused(fields: dict[str, Any], param: str | None, *, status: int = 400) -> 
         ({"n": 3, "best_of": 2}, "best_of"),
         ({"best_of": 129}, "best_of"),
         ({"response_format": {"type": "yaml"}}, "response_format.type"),
-        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
             "response_format.json_schema.schema",

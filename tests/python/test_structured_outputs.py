@@ -212,3 +212,28 @@ def test_a_grammar_of_another_model_is_refused(llm: LLM, tiny_llama: Any) -> Non
             other.generate([[1, 2]], SamplingParams(detokenize=False, grammar=compiled), use_tqdm=False)
         with pytest.raises(InvalidArgumentError, match="tokenizer"):
             other.generate([[1, 2]], person(detokenize=False), use_tqdm=False)
+
+
+@pytest.mark.parametrize(("kind", "forces"), [("bpe", True), ("unigram", False)])
+def test_sentencepiece_vocabularies_force_only_what_they_merge(kind: str, forces: bool) -> None:
+    pytest.importorskip("sentencepiece")
+    from octavo.structured import GrammarCompiler
+    from octavo.tokenizer import from_gguf
+
+    from .test_sentencepiece import train
+
+    plain = {"remove_extra_whitespaces": False, "normalization_rule_name": "identity"}
+    tokenizer = from_gguf(train(model_type=kind, add_dummy_prefix=True, **plain)[1])
+    vocab = tokenizer.vocab_size + 5  # padding rows
+    compiler = GrammarCompiler(tokenizer, vocab, tokenizer.eos_token_ids)
+    schema = {"type": "object", "properties": {"naïve": {"enum": ["日本"]}}, "required": ["naïve"],
+              "additionalProperties": False}  # fmt: skip
+    constraint = compiler.compile(specs.json_schema(schema)).native.start()
+    ids: list[int] = []
+    while not constraint.done:
+        mask = constraint.fill_mask(vocab)
+        ids.append(next(i for i in range(vocab) if mask[i // 32] >> (i % 32) & 1))
+        constraint.accept(ids[-1])
+    assert json.loads(b"".join(map(tokenizer.token_bytes, ids))) == {"naïve": "日本"}
+    assert compiler.vocabulary.forces is forces  # type: ignore[attr-defined]
+    compiler.close()

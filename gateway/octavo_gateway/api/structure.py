@@ -10,7 +10,12 @@ import msgspec
 
 from octavo_gateway.protocol.common import GenerationFields
 from octavo_gateway.protocol.errors import ApiError, from_engine, invalid
-from octavo_gateway.protocol.structure import ResponseFormat
+from octavo_gateway.protocol.structure import (
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    ResponseFormat,
+    StructuralTagFormat,
+)
 
 if TYPE_CHECKING:
     from octavo.errors import OctavoError
@@ -58,24 +63,13 @@ def asked_structure(request: GenerationFields) -> Structure | None:
 
 
 def _of_response_format(given: ResponseFormat | None) -> dict[str, Any] | None:
-    if given is None or given.type == "text":
-        return None
-    if given.type == "json_object":
+    if isinstance(given, JsonObjectFormat):
         return {"json_object": True}
-    if given.type == "structural_tag":
-        return {
-            "structural_tag": {
-                "structures": msgspec.to_builtins(given.structures),
-                "triggers": given.triggers,
-            }
-        }
-    if given.json_schema is None or given.json_schema.schema is None:
-        raise invalid(
-            "response_format.json_schema.schema",
-            "response_format of type json_schema needs json_schema.schema, a JSON schema.",
-            code="missing_required_parameter",
-        )
-    return {"json": given.json_schema.schema}
+    if isinstance(given, JsonSchemaFormat):
+        return {"json": given.json_schema.schema}
+    if isinstance(given, StructuralTagFormat):
+        return {"structural_tag": msgspec.to_builtins(given)}
+    return None
 
 
 def _of_structured_outputs(request: GenerationFields) -> dict[str, Any] | None:

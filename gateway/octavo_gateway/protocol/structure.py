@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 
-class JsonSchemaFormat(msgspec.Struct, kw_only=True):
+class JsonSchema(msgspec.Struct, kw_only=True):
+    schema: dict[str, Any] | bool
     name: str | None = None
     description: str | None = None
-    schema: dict[str, Any] | bool | None = None
     strict: bool | None = None
 
 
@@ -21,11 +21,24 @@ class StructureTag(msgspec.Struct, kw_only=True):
     end: str = ""
 
 
-class ResponseFormat(msgspec.Struct, kw_only=True):
-    type: Literal["text", "json_object", "json_schema", "structural_tag"]
-    json_schema: JsonSchemaFormat | None = None
-    structures: list[StructureTag] | None = None
-    triggers: list[str] | None = None
+class TextFormat(msgspec.Struct, kw_only=True, tag_field="type", tag="text"):
+    pass
+
+
+class JsonObjectFormat(msgspec.Struct, kw_only=True, tag_field="type", tag="json_object"):
+    pass
+
+
+class JsonSchemaFormat(msgspec.Struct, kw_only=True, tag_field="type", tag="json_schema"):
+    json_schema: JsonSchema
+
+
+class StructuralTagFormat(msgspec.Struct, kw_only=True, tag_field="type", tag="structural_tag"):
+    structures: list[StructureTag]
+    triggers: list[str]
+
+
+ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat | StructuralTagFormat
 
 
 class StructuredOutputs(msgspec.Struct, kw_only=True):

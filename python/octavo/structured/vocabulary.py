@@ -50,9 +50,11 @@ class NativeVocabulary:
     ) -> None:
         table = tokenizer.token_table(vocab_size)
         kinds = token_kinds(tokenizer, vocab_size)
-        self._native = _engine.GrammarVocabulary(library, table, kinds, list(end_tokens), True)
+        pieces = tokenizer.byte_table.strip_leading_space or bool((kinds == _BYTE).any())
+        split = _engine.WordSplit.BLANKS_JOIN_WORD if pieces else _engine.WordSplit.BLANK_JOINS_WORD
+        self._native = _engine.GrammarVocabulary(library, table, kinds, list(end_tokens), split)
         if not self._agrees(tokenizer):
-            self._native = _engine.GrammarVocabulary(library, table, kinds, list(end_tokens), False)
+            self._native = _engine.GrammarVocabulary(library, table, kinds, list(end_tokens))
 
     @property
     def forces(self) -> bool:
@@ -67,7 +69,7 @@ class NativeVocabulary:
         return self._native.compile(kind, text)
 
     def _agrees(self, tokenizer: Tokenizer) -> bool:
-        return all(self.tokenize(t) == tokenizer.encode(t, add_special_tokens=False) for t in _SAMPLES)
+        return all(self.tokenize(text) == _inner_ids(tokenizer, text) for text in _SAMPLES)
 
 
 class PythonVocabulary:
@@ -110,6 +112,14 @@ class _Wrapped:
     def __call__(self, text: str | bytes) -> list[int]:
         decoded = text if isinstance(text, str) else text.decode("utf-8", "replace")
         return self._tokenizer.encode(decoded, add_special_tokens=False)
+
+
+def _inner_ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The ids of a text that others precede: SentencePiece puts a blank before its first word."""
+    if not tokenizer.byte_table.strip_leading_space:
+        return tokenizer.encode(text, add_special_tokens=False)
+    before = tokenizer.encode("\n", add_special_tokens=False)
+    return tokenizer.encode("\n" + text, add_special_tokens=False)[len(before) :]
 
 
 def make_vocabulary(tokenizer: Tokenizer, vocab_size: int, end_tokens: Sequence[int]) -> Vocabulary:
