@@ -251,23 +251,78 @@ def prepare(model: Path, work: Path) -> Files:
     return Files(folder)
 
 
+def _take(outcome: Outcome, name: str, read: Callable[[], None]) -> None:
+    start = time.thread_time()
+    try:
+        read()
+        outcome.verdicts["accepted"] += 1
+    except OctavoError as error:
+        outcome.verdicts[error.code] += 1
+        if not str(error):
+            outcome.problems.append(f"{name}: no message")
+    except BaseException as error:  # a panic of the tokenizers library is no Exception
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        outcome.problems.append(f"{name}: {type(error).__name__}: {error}")
+    outcome.slowest = max(outcome.slowest, time.thread_time() - start)
+
+
 def fuzz(files: Files, count: int, seed: int) -> Outcome:
     """Open ``count`` spoiled models."""
     outcome = Outcome()
     for number in range(count):
         rng = random.Random(seed * 1_000_003 + number)
         files.spoil(rng)
-        start = time.thread_time()
-        try:
-            open_everything(files.folder)
-            outcome.verdicts["accepted"] += 1
-        except OctavoError as error:
-            outcome.verdicts[error.code] += 1
-            if not str(error):
-                outcome.problems.append(f"seed {seed}, input {number}: no message")
-        except Exception as error:
-            outcome.problems.append(f"seed {seed}, input {number}: {type(error).__name__}: {error}")
-        outcome.slowest = max(outcome.slowest, time.thread_time() - start)
+        _take(outcome, f"seed {seed}, input {number}", lambda: open_everything(files.folder))
+    return outcome
+
+
+def small_metadata() -> list[dict[str, Any]]:
+    """What GGUF files say of small tokenizers, of each kind."""
+    bpe = small_tokenizer()["model"]
+    tokens = [*bpe["vocab"], "<|im_end|>"]
+    common = {
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [1] * (len(tokens) - 1) + [3],
+        "tokenizer.ggml.eos_token_id": len(tokens) - 1,
+        "tokenizer.ggml.bos_token_id": len(tokens) - 1,
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.chat_template": "{{ messages[0].content }}",
+    }
+    merges = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "smollm",
+        "tokenizer.ggml.merges": ["a b", "ab c"],
+    }
+    scores = {
+        "tokenizer.ggml.scores": [-float(i) for i in range(len(tokens))],
+        "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.add_space_prefix": True,
+    }
+    unigram = {"tokenizer.ggml.model": "t5"}
+    return [common | merges, common | scores | {"tokenizer.ggml.model": "llama"}, common | scores | unigram]
+
+
+def open_tokenizer(metadata: dict[str, Any]) -> None:
+    tokenizer = from_gguf(metadata)
+    tokenizer.token_table()
+    tokenizer.encode("Hello 世界 <|im_end|>")
+    if tokenizer.chat_template is not None:
+        ChatTemplate(tokenizer)
+
+
+def fuzz_metadata(count: int, seed: int) -> Outcome:
+    """Build ``count`` tokenizers from spoiled metadata."""
+    kinds = small_metadata()
+    outcome = Outcome()
+    for number in range(count):
+        rng = random.Random(seed * 1_000_003 + number)
+        metadata = rng.choice(kinds)
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            changed = mutate(metadata, rng)
+            metadata = changed if isinstance(changed, dict) else metadata
+        metadata = {key: value for key, value in metadata.items() if value is not None}
+        _take(outcome, f"metadata, seed {seed}, input {number}", lambda m=metadata: open_tokenizer(m))
     return outcome
 
 
@@ -277,11 +332,12 @@ def main() -> int:
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     with tempfile.TemporaryDirectory() as work:
-        outcome = fuzz(prepare(Path(sys.argv[1]), Path(work)), count, seed)
+        outcomes = [fuzz(prepare(Path(sys.argv[1]), Path(work)), count, seed), fuzz_metadata(count, seed)]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"{count} inputs, slowest {outcome.slowest:.3f} s of CPU time, peak memory {peak} MiB")
-    print(dict(outcome.verdicts), f"{len(outcome.problems)} problems", *outcome.problems[:20], sep="\n")
-    return 1 if outcome.problems else 0
+    for outcome in outcomes:
+        print(f"{count} inputs, slowest {outcome.slowest:.3f} s of CPU time, peak memory {peak} MiB")
+        print(dict(outcome.verdicts), f"{len(outcome.problems)} problems", *outcome.problems[:20], sep="\n")
+    return 1 if any(outcome.problems for outcome in outcomes) else 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 from octavo.errors import ModelError
 from octavo.models.checkpoint import open_checkpoint
 
-from .file_fuzzer import fuzz, prepare, with_header
+from .file_fuzzer import fuzz, fuzz_metadata, prepare, with_header
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,16 @@ def test_spoiled_folders(tiny_llama: Path, tmp_path: Path, count: int, seed: int
         outcome = fuzz(files, count, seed)
     assert outcome.problems == []
     assert outcome.verdicts["accepted"] > count // 20 and outcome.verdicts["corrupt_file"] > count // 3
+    assert outcome.slowest < 5
+
+
+@pytest.mark.parametrize(
+    ("count", "seed"), [(300, 1), pytest.param(3000, 2, marks=pytest.mark.slow, id="many")]
+)
+def test_spoiled_metadata(count: int, seed: int) -> None:
+    outcome = fuzz_metadata(count, seed)
+    assert outcome.problems == []
+    assert outcome.verdicts["accepted"] > count // 20 and outcome.verdicts["corrupt_file"] > count // 4
     assert outcome.slowest < 5
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from octavo.errors import ModelError
 from octavo.tokenizer import tekken
+from octavo.tokenizer.library import library_errors, try_out
 from octavo.tokenizer.tokenizer import Tokenizer
 
 
@@ -66,14 +67,18 @@ def read_object(path: Path) -> dict[str, Any]:
 def _backend(path: Path) -> Any:
     from tokenizers import Tokenizer as Backend
 
-    try:
-        return Backend.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception for whatever it cannot read
-        raise ModelError(
-            f"{str(path)!r} cannot be read by the tokenizers library: {error}",
-            code="corrupt_file",
-            param="tokenizer.json",
-        ) from error
+    with library_errors(lambda error: _unreadable(path, error)):
+        backend = Backend.from_file(str(path))
+    try_out(backend, lambda error: _unreadable(path, error))
+    return backend
+
+
+def _unreadable(path: Path, error: BaseException) -> ModelError:
+    return ModelError(
+        f"{str(path)!r} cannot be read by the tokenizers library: {error}",
+        code="corrupt_file",
+        param="tokenizer.json",
+    )
 
 
 def _through_transformers(folder: Path) -> Any:
@@ -124,7 +129,18 @@ def _special_tokens(folder: Path, config: dict[str, Any]) -> dict[str, str]:
     """``"bos_token"`` and the like to the token; an entry in the configuration, null too, overrules the older file."""
     merged = {**read_object(folder / "special_tokens_map.json"), **config}
     found = {name: _content(token) for name, token in merged.items() if name.endswith("_token")}
+    for name, token in found.items():
+        if token is not None and _has_surrogate(token):
+            raise ModelError(
+                f"{str(folder)!r}: {name} is {token!r}, which is not Unicode text",
+                code="corrupt_file",
+                param=name,
+            )
     return {name: token for name, token in found.items() if token is not None}
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _token_id(backend: Any, token: str | None) -> int | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.errors import ModelError
 from octavo.tokenizer import sentencepiece
+from octavo.tokenizer.library import library_errors, try_out
 from octavo.tokenizer.splits import split_of
 from octavo.tokenizer.token_type import TokenType
 from octavo.tokenizer.tokenizer import Tokenizer
@@ -29,6 +30,8 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     kind = _get(metadata, "model")
     tokens = _texts(_get(metadata, "tokens"), "tokens")
     types = metadata.get("tokenizer.ggml.token_type")
+    if types is not None and not _are_integers(types, 0, 255):
+        raise _corrupt("token_type", "is not a list of kinds")
     if types is not None and len(types) != len(tokens):
         raise _corrupt("token_type", f"has {len(types)} entries for {len(tokens)} tokens")
     add_eos = False
@@ -54,12 +57,13 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
         tokens[bos] if bos is not None and metadata.get("tokenizer.ggml.add_bos_token", add_bos) else None,
         tokens[ends[0]] if ends and metadata.get("tokenizer.ggml.add_eos_token", add_eos) else None,
     )
+    try_out(backend, lambda error: _corrupt("tokens", f"and what goes with them cannot be used: {error}"))
     template = metadata.get("tokenizer.chat_template")
     return Tokenizer(
         backend,
         bos_token_id=bos,
         eos_token_ids=ends,
-        chat_template=None if template is None else _text(template),
+        chat_template=None if template is None else _text(template, "tokenizer.chat_template"),
         special_tokens=_named_tokens(metadata, tokens),
         tokens=tokens,
     )
@@ -74,13 +78,11 @@ def _byte_level_bpe(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[tok
     from tokenizers import Tokenizer as Backend
     from tokenizers import decoders, models
 
-    split = split_of(_text(metadata.get("tokenizer.ggml.pre", "default")))
+    split = split_of(_text(metadata.get("tokenizer.ggml.pre", "default"), "tokenizer.ggml.pre"))
     vocab = dict(zip(tokens, range(len(tokens)), strict=True))
     merges = [_pair(merge) for merge in _texts(_get(metadata, "merges"), "merges")]
-    try:
+    with library_errors(lambda error: _corrupt("merges", f"do not fit the vocabulary: {error}")):
         model = models.BPE(vocab=vocab, merges=merges, ignore_merges=split.ignore_merges)
-    except Exception as error:  # the library raises bare Exception for a merge that is not in the vocabulary
-        raise _corrupt("merges", f"do not fit the vocabulary: {error}") from error
     backend = Backend(model)
     split.install(backend)
     backend.decoder = decoders.ByteLevel()
@@ -100,9 +102,14 @@ def _sentencepiece(
     unknown = _special_id(metadata, "unknown_token_id", len(tokens))
     space_prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
     if not unigram:
-        return sentencepiece.build_bpe(tokens, scores, types, unknown=unknown, space_prefix=space_prefix)
+        with library_errors(lambda error: _corrupt("tokens", f"cannot be used: {error}")):
+            return sentencepiece.build_bpe(tokens, scores, types, unknown=unknown, space_prefix=space_prefix)
     charsmap = metadata.get("tokenizer.ggml.precompiled_charsmap", [])
-    try:
+    if not _are_integers(charsmap, -128, 255):
+        raise _corrupt("precompiled_charsmap", "is not a list of bytes")
+    with library_errors(
+        lambda error: _corrupt("precompiled_charsmap", f"or the vocabulary cannot be used: {error}")
+    ):
         return sentencepiece.build_unigram(
             tokens,
             scores,
@@ -112,8 +119,6 @@ def _sentencepiece(
             charsmap=bytes(value & 0xFF for value in charsmap),  # some writers store signed bytes
             squeeze_spaces=bool(metadata.get("tokenizer.ggml.remove_extra_whitespaces", False)),
         )
-    except Exception as error:  # the library raises bare Exception for a map or a vocabulary it cannot use
-        raise _corrupt("precompiled_charsmap", f"or the vocabulary cannot be used: {error}") from error
 
 
 def _pair(merge: str) -> tuple[str, str]:
@@ -161,8 +166,14 @@ def _get(metadata: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, (str, bytes)):
+        raise ModelError(f"GGUF metadata {name} is not a string", code="corrupt_file", param=name)
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+def _are_integers(values: Any, low: int, high: int) -> bool:
+    return isinstance(values, (list, tuple)) and all(type(v) is int and low <= v <= high for v in values)
 
 
 def _texts(values: Any, name: str) -> list[str]:

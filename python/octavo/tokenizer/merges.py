@@ -15,5 +15,7 @@ def merges_by_score(pieces: Sequence[str], scores: Sequence[float]) -> list[tupl
     """
     import numpy as np
 
-    merges: list[tuple[str, str]] = _engine.piece_merges(list(pieces), np.asarray(scores, np.float32))
+    with np.errstate(over="ignore"):  # a score beyond float32's range is infinite
+        ranked = np.asarray(scores, np.float32)
+    merges: list[tuple[str, str]] = _engine.piece_merges(list(pieces), ranked)
     return merges

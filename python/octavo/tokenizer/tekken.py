@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.errors import ModelError
 from octavo.tokenizer.byte_alphabet import spell
+from octavo.tokenizer.library import library_errors
 from octavo.tokenizer.merges import merges_by_score
 
 if TYPE_CHECKING:
@@ -47,15 +48,10 @@ def build(data: Any, path: Path) -> tuple[tokenizers.Tokenizer, list[str]]:
     pieces = ["" if token in taken else token for token in ranked]
     vocab = {token: i for i, token in enumerate(special)}
     vocab |= {token: reserved + rank for rank, token in enumerate(pieces) if token}
-    try:
-        backend = Backend(
-            models.BPE(
-                vocab, merges_by_score(pieces, [-rank for rank in range(len(pieces))]), ignore_merges=True
-            )
-        )
+    merges = merges_by_score(pieces, [-rank for rank in range(len(pieces))])
+    with library_errors(lambda error: _corrupt(path, f"its vocabulary or pattern cannot be used: {error}")):
+        backend = Backend(models.BPE(vocab, merges, ignore_merges=True))
         words = pre_tokenizers.Split(Regex(config["pattern"]), behavior="isolated")
-    except Exception as error:  # the library raises bare Exception
-        raise _corrupt(path, f"its vocabulary or pattern cannot be used: {error}") from error
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )

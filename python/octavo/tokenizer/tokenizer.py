@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from octavo import checks
+from octavo.errors import ModelError
+from octavo.tokenizer.library import library_errors
 from octavo.tokenizer.token_bytes import TokenBytes, decoder_of, token_bytes
 
 if TYPE_CHECKING:
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
 # From here on it is worth another thread's while that the interpreter's lock is let go: about a millisecond.
 _LONG_CHARACTERS = 2048
+
+
+# Ids are places in tables; no model has as many.
+_MOST_TOKENS = 2**24
 
 
 class Tokenizer:
@@ -55,7 +61,14 @@ class Tokenizer:
         if self._tokens is not None:
             return self._tokens
         vocab = self.backend.get_vocab(with_added_tokens=True)
-        out = [""] * (max(vocab.values(), default=-1) + 1)
+        largest = max(vocab.values(), default=-1)
+        if largest >= _MOST_TOKENS:
+            raise ModelError(
+                f"the tokenizer has a token with id {largest}, the limit is {_MOST_TOKENS - 1}",
+                code="corrupt_file",
+                param="tokenizer",
+            )
+        out = [""] * (largest + 1)
         for token, index in vocab.items():
             out[index] = token
         return out
@@ -91,9 +104,9 @@ class Tokenizer:
         """``encode`` of each text, on the library's own threads."""
         for text in texts:
             checks.unicode_text("prompt", text)
-        return [
-            e.ids for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
-        ]
+        with library_errors(_cannot_encode):
+            encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+        return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of ``ids``; bytes that are no whole character become U+FFFD."""
@@ -134,10 +147,17 @@ def encode_with(backend: tokenizers.Tokenizer, text: str, add_special_tokens: bo
     A long text goes through the library's batches: only they let go of the interpreter's lock while they work, and
     only a batch of two is handed to the library's own threads, which may have been given a low priority.
     """
-    encoding = (
-        backend.encode(text, add_special_tokens=add_special_tokens)
-        if len(text) < _LONG_CHARACTERS
-        else backend.encode_batch_fast([text, ""], add_special_tokens=add_special_tokens)[0]
-    )
+    with library_errors(_cannot_encode):
+        encoding = (
+            backend.encode(text, add_special_tokens=add_special_tokens)
+            if len(text) < _LONG_CHARACTERS
+            else backend.encode_batch_fast([text, ""], add_special_tokens=add_special_tokens)[0]
+        )
     ids: list[int] = encoding.ids
     return ids
+
+
+def _cannot_encode(error: BaseException) -> ModelError:
+    return ModelError(
+        f"the tokenizer cannot encode the text: {error}", code="corrupt_file", param="tokenizer"
+    )
