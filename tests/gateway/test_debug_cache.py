@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import time
 from typing import Any
@@ -13,10 +14,12 @@ from serving import HELLO, run, serving
 
 from octavo.async_engine import AsyncEngine
 from octavo.engine_args import EngineArgs
-from octavo.errors import EngineDeadError
+from octavo.errors import EngineDeadError, InvalidArgumentError
 from octavo.loading import load
 from octavo_gateway.protocol.cache import CacheSnapshot
+from octavo_gateway.server.flags import add_flags, server_settings
 from octavo_gateway.server.served_engine import ServedEngine
+from octavo_gateway.server.settings import ServerSettings
 
 PATH = "/debug/cache"
 SECRET = "my-very-private-words"
@@ -54,6 +57,19 @@ def test_who_sees_it(settings: dict[str, Any], answers: dict[str | None, int]) -
                     assert body["error"]["code"] == unknown["error"]["code"] == "not_found"
 
     run(scenario())
+
+
+def test_the_flags() -> None:
+    def settings(*arguments: str) -> ServerSettings:
+        parser = argparse.ArgumentParser()
+        add_flags(parser)
+        return server_settings(parser.parse_args(list(arguments)))
+
+    assert (settings().admin_keys, settings().debug_cache) == ((), False)
+    given = settings("--debug-cache", "--admin-key", "a", "--admin-key", "b")
+    assert (given.admin_keys, given.debug_cache) == (("a", "b"), True)
+    with pytest.raises(InvalidArgumentError, match="--admin-key must not be empty"):
+        settings("--admin-key", "")
 
 
 def test_an_admin_key_opens_nothing_else() -> None:

@@ -33,14 +33,12 @@ class Study:
     served: Sequence[Served]
 
     @property
-    def paged(self) -> Run | None:
-        return next((r for r in self.runs if r.policy == "paged"), None)
+    def paged(self) -> Run:
+        return next(r for r in self.runs if r.policy == "paged")
 
     @property
-    def expected(self) -> float | None:
+    def expected(self) -> float:
         """L / (L + 7.5) at the mean live length, for blocks of 16: half a block, less half a token, is empty."""
-        if self.paged is None:
-            return None
         length = self.paged.live_length
         return length / (length + (self.limits.block_size - 1) / 2)
 
@@ -61,15 +59,16 @@ def _percent(value: float) -> str:
 
 def text(study: Study) -> str:
     """Everything that was measured, for a terminal."""
-    parts = [_setting(study), _cache_table(study), _speed_table(study)]
-    if study.paged is not None and study.expected is not None:
-        measured = study.paged.held_of_allocated
-        parts.append(
-            f"paged: {_percent(measured)} of the allocated cache holds tokens; at a mean live length of "
-            f"{study.paged.live_length:.0f} tokens {_percent(study.expected)} are to be expected "
-            f"(difference {100 * (measured - study.expected):+.2f} points)"
-        )
-    parts.append(_sharing_table(study.shared))
+    measured = study.paged.held_of_allocated
+    parts = [
+        _setting(study),
+        _cache_table(study),
+        _speed_table(study),
+        f"paged: {_percent(measured)} of the allocated cache holds tokens; at a mean live length of "
+        f"{study.paged.live_length:.0f} tokens {_percent(study.expected)} are to be expected "
+        f"(difference {100 * (measured - study.expected):+.2f} points)",
+        _sharing_table(study.shared),
+    ]
     if study.served:
         parts.append(_served_table(study.served))
     return "\n\n".join(parts)

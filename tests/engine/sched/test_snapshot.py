@@ -36,36 +36,49 @@ def check_counts(group: dict[str, Any]) -> None:
         max_size=8,
     ),
     blocks=st.integers(24, 60),
+    windows=st.sampled_from([(0,), (0, 32)]),
 )
 def test_the_map_is_what_the_tables_of_a_plan_say(
-    prompts: list[tuple[int, int, int, int]], blocks: int
+    prompts: list[tuple[int, int, int, int]], blocks: int, windows: tuple[int, ...]
 ) -> None:
-    world = World(groups=((blocks, 0),), max_tokens_per_step=64)
+    world = World(groups=tuple((blocks, window) for window in windows), max_tokens_per_step=64)
     for i, (family, length, new, n) in enumerate(prompts):
         world.add([family] * (length // 2) + [10 + i] * (length - length // 2), max_new=new, n=n)
     while (plan := world.plan()) is not None:
         snapshot = world.scheduler.snapshot()
-        (group,) = snapshot["groups"]
-        check_counts(group)
-        if len(plan["rows"]) == sum(len(r.branches) for r in running(world, snapshot)):
-            held = Counter(b for row in plan["rows"] for b in row["tables"][0])
-            states = expanded(group)
-            # A block that is only read by a copy of this step is live and in nobody's table.
-            sources = {src for _, src, _, _ in plan["copies"]}
-            assert {b: s for b, s in enumerate(states) if s > 0 and b not in sources - held.keys()} == held
-            filled: dict[int, int] = {}
-            for row in plan["rows"]:
-                end = row["first_pos"] + row["n_tokens"]
-                for i, block in enumerate(row["tables"][0]):
-                    filled[block] = max(filled.get(block, 0), min(BLOCK, end - i * BLOCK))
-            ends = [row["first_pos"] + row["n_tokens"] for row in plan["rows"]]
-            assert group["table_entries"] == sum(held.values())
-            assert group["table_tokens"] == sum(ends)
-            assert group["live_tokens"] == sum(filled.values())
+        everyone = len(plan["rows"]) == sum(len(r.branches) for r in running(world, snapshot))
+        for g, group in enumerate(snapshot["groups"]):
+            check_counts(group)
+            assert group["window"] == windows[g]
+            if everyone:
+                check_tables(plan, g, group)
         world.commit()
-    (group,) = world.scheduler.snapshot()["groups"]
-    check_counts(group)
-    assert group["live_blocks"] == group["table_entries"] == group["live_tokens"] == 0
+    for group in world.scheduler.snapshot()["groups"]:
+        check_counts(group)
+        assert group["live_blocks"] == group["table_entries"] == group["live_tokens"] == 0
+
+
+def check_tables(plan: dict[str, Any], g: int, group: dict[str, Any]) -> None:
+    """`plan` has a row for every sequence that runs."""
+    held: Counter[int] = Counter()
+    filled: dict[int, int] = {}
+    seen = 0
+    for row in plan["rows"]:
+        end = row["first_pos"] + row["n_tokens"]
+        for i, block in enumerate(row["tables"][g]):
+            if block < 0:  # it has left the window
+                continue
+            slots = min(BLOCK, end - i * BLOCK)
+            held[block] += 1
+            filled[block] = max(filled.get(block, 0), slots)
+            seen += slots
+    # A block that is only read by a copy of this step is live and in nobody's table.
+    sources = {src for group_, src, _, _ in plan["copies"] if group_ == g}
+    states = {block: holders for block, holders in enumerate(expanded(group)) if holders > 0}
+    assert {b: n for b, n in states.items() if b in held or b not in sources} == held
+    assert group["table_entries"] == sum(held.values())
+    assert group["table_tokens"] == seen
+    assert group["live_tokens"] == sum(filled.values())
 
 
 def running(world: World, snapshot: dict[str, Any]) -> list[Any]:
