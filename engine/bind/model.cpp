@@ -1,5 +1,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -122,14 +123,17 @@ using NameMap = std::map<std::string, std::string>;
 using RecordTuple = std::tuple<std::string, std::string, std::vector<int64_t>, uint64_t, uint64_t>;
 using FileTuple = std::tuple<std::string, uint64_t, std::vector<RecordTuple>>;
 
-std::unique_ptr<WeightFiles> weights_from_safetensors(const std::vector<FileTuple>& files) {
+std::unique_ptr<WeightFiles> weights_from_safetensors(const std::vector<FileTuple>& files,
+                                                      const std::optional<CheckpointQuantization>& quantization) {
   std::vector<SafetensorsFile> described;
   for (const auto& [path, data_offset, records] : files) {
     SafetensorsFile& file = described.emplace_back(SafetensorsFile{path, data_offset, {}});
     for (const auto& [name, dtype, shape, begin, end] : records)
       file.tensors.push_back({name, dtype, shape, begin, end});
   }
-  return open_safetensors_weights(described);
+  auto table = open_safetensors_weights(described);
+  if (quantization) return open_quantized_weights(std::move(table), *quantization);
+  return table;
 }
 
 nb::list weight_infos(const WeightFiles& files) {
@@ -162,6 +166,13 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("version", &GgufFile::version)
       .def("metadata", &gguf_metadata, "All metadata: str, int, float, bool and lists; bytes where text is not UTF-8.")
       .def("tensors", &gguf_tensors, "(name, shape outermost first, format, bytes) of every tensor, in file order.");
+  nb::class_<CheckpointQuantization>(m, "CheckpointQuantization", "How the matrices of a checkpoint are quantized.")
+      .def(nb::init<>())
+      .def_rw("method", &CheckpointQuantization::method)
+      .def_rw("bits", &CheckpointQuantization::bits)
+      .def_rw("zero_less_one", &CheckpointQuantization::zero_less_one)
+      .def_rw("block_rows", &CheckpointQuantization::block_rows)
+      .def_rw("block_columns", &CheckpointQuantization::block_columns);
   nb::class_<WeightFiles>(m, "WeightFiles", "Named tensors of a checkpoint under Hugging Face's names.")
       .def_static("open_gguf", &open_gguf_weights, nb::arg("gguf"), nb::arg("names") = NameMap(),
                   nb::call_guard<nb::gil_scoped_release>(),
@@ -170,7 +181,7 @@ void bind_model(nb::module_& m) {
           "open_gguf",
           [](const std::string& path, const NameMap& names) { return open_gguf_weights(GgufFile(path), names); },
           nb::arg("path"), nb::arg("names") = NameMap(), nb::call_guard<nb::gil_scoped_release>())
-      .def_static("open_safetensors", &weights_from_safetensors, nb::arg("files"),
+      .def_static("open_safetensors", &weights_from_safetensors, nb::arg("files"), nb::arg("quantization") = nb::none(),
                   "files: (path, offset of the data section, [(name, dtype, shape, begin, end)]) of every shard.")
       .def_static("from_tensors", &weights_from_tensors, nb::arg("tensors"),
                   "Tensors of the caller (torch, numpy or any DLPack producer on the CPU), kept alive, not copied.")

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/gguf.h"
-#include "model/weights.h"
+#include "model/tensor_table.h"
 
 namespace octavo {
 
@@ -30,7 +30,21 @@ struct SafetensorsFile {
 // are.
 std::unique_ptr<WeightFiles> open_gguf_weights(const GgufFile& gguf, const std::map<std::string, std::string>& names);
 
+// How the matrices of a checkpoint are quantized, as its configuration has it.
+struct CheckpointQuantization {
+  std::string method;          // "gptq", "awq", "compressed-tensors", "fp8"
+  int bits = 4;                // of a packed code
+  bool zero_less_one = false;  // gptq: zero points are stored less 1
+  int block_rows = 0;          // fp8: of a block with one scale; 0: as the shape of the scales tells
+  int block_columns = 0;
+};
+
+// The same tensors, in which each quantized matrix X stands as X.weight, without its scales and zero points. It is
+// rewritten to blocks of the engine's own when it is asked for and until it is released.
+std::unique_ptr<WeightFiles> open_quantized_weights(std::unique_ptr<TensorTable> table,
+                                                    const CheckpointQuantization& quantization);
+
 // The headers were read by the caller; every record is checked again: bounds, overlap, shape against bytes, names.
-std::unique_ptr<WeightFiles> open_safetensors_weights(const std::vector<SafetensorsFile>& files);
+std::unique_ptr<TensorTable> open_safetensors_weights(const std::vector<SafetensorsFile>& files);
 
 }  // namespace octavo

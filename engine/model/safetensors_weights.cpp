@@ -65,7 +65,7 @@ void check_overlap(const SafetensorsFile& file) {
 
 }  // namespace
 
-std::unique_ptr<WeightFiles> open_safetensors_weights(const std::vector<SafetensorsFile>& files) {
+std::unique_ptr<TensorTable> open_safetensors_weights(const std::vector<SafetensorsFile>& files) {
   auto table = std::make_unique<TensorTable>();
   for (const SafetensorsFile& file : files) {
     const auto mapped = std::make_shared<MappedFile>(file.path);

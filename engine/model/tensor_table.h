@@ -30,10 +30,10 @@ class TensorTable final : public WeightFiles {
   const std::byte* bytes(const std::string& name, const std::vector<int64_t>& shape) const override;
   void release(const std::string& name) override;
   size_t file_bytes() const override;
+  const StoredTensor& find(const std::string& name) const;  // Error(kNotFound, name, ...)
 
  private:
   MatrixSource source(const StoredTensor& tensor, int n, int k) const;
-  const StoredTensor& find(const std::string& name) const;
 
   std::map<std::string, StoredTensor> tensors_;
 };

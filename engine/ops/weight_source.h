@@ -26,8 +26,16 @@ enum class WeightFormat : uint8_t {
   kIQ4_NL,
   kIQ4_XS,
   kMXFP4,
+  // What other quantized checkpoints are rewritten to, block by block: an f32 scale, kInt4 then a zero point of 8 bits,
+  // then 32 or 128 codes. w = scale * (code - zero), nibbles lie as in q4_0; scale * code, signed; scale * e4m3 value.
+  kInt4x32,
+  kInt4x128,
+  kInt8x32,
+  kInt8x128,
+  kF8x32,
+  kF8x128,
 };
-inline constexpr int kWeightFormats = 16;
+inline constexpr int kWeightFormats = 22;
 
 struct WeightFormatInfo {
   const char* name;
@@ -69,6 +77,18 @@ constexpr WeightFormatInfo weight_format_info(WeightFormat f) {
       return {"iq4_xs", 256, 136};
     case WeightFormat::kMXFP4:
       return {"mxfp4", 32, 17};
+    case WeightFormat::kInt4x32:
+      return {"int4x32", 32, 21};
+    case WeightFormat::kInt4x128:
+      return {"int4x128", 128, 69};
+    case WeightFormat::kInt8x32:
+      return {"int8x32", 32, 36};
+    case WeightFormat::kInt8x128:
+      return {"int8x128", 128, 132};
+    case WeightFormat::kF8x32:
+      return {"f8x32", 32, 36};
+    case WeightFormat::kF8x128:
+      return {"f8x128", 128, 132};
   }
   return {"?", 1, 0};
 }
@@ -85,6 +105,7 @@ struct MatrixSource {
   std::optional<WeightFormat> pack_as;
   // Called when the rows in a range of the data have been read: their pages may go back. Empty: nothing to do.
   std::function<void(const std::byte* data, size_t bytes)> release;
+  std::vector<int32_t> input_order;  // empty: identity. Column j of the file meets input feature input_order[j]
   std::vector<int32_t>
       row_order;  // empty: identity. Row r of the result is row row_order[r] of the file (q/k un-permutation)
 };

@@ -288,7 +288,7 @@ def _given_config(args: EngineArgs) -> tuple[_engine.ModelConfig, Path]:
     """The configuration beside which tensors were given: a map, a configuration object or a folder."""
     given = args.model.to_dict() if hasattr(args.model, "to_dict") else args.model
     if isinstance(given, Mapping):
-        return from_hugging_face(given, source="model"), Path()
+        return _float_config(given, "model"), Path()
     folder = hub.resolve(given, cache_dir=args.cache_dir, revision=args.revision, offline=args.offline)
     if not folder.is_dir():
         raise InvalidArgumentError(
@@ -297,11 +297,20 @@ def _given_config(args: EngineArgs) -> tuple[_engine.ModelConfig, Path]:
         )
     path = folder / "config.json"
     try:
-        return from_hugging_face(json.loads(path.read_text("utf-8")), source=str(path)), folder
+        return _float_config(json.loads(path.read_text("utf-8")), str(path)), folder
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{str(path)!r} cannot be read: {error}", code="corrupt_file", param="config.json"
         ) from error
+
+
+def _float_config(given: Mapping[str, Any], source: str) -> _engine.ModelConfig:
+    if given.get("quantization_config") is not None:
+        raise InvalidArgumentError(
+            f"{source} has a quantization_config: quantized weights are read from files, not given as tensors",
+            param="quantization_config",
+        )
+    return from_hugging_face(given, source=source)
 
 
 def _window(args: EngineArgs, max_positions: int) -> int:

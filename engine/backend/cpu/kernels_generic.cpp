@@ -5,11 +5,12 @@ namespace octavo {
 Isa detect_isa() { return Isa::kBaseline; }
 
 const Kernels& kernels_for(Isa) {
-  static const Kernels baseline{kRowKernelsBaseline,
-                                {kDenseBaseline, kNibbleBaseline, kByteBaseline, kScaledBaseline, kQuantizeBaseline},
-                                kPackBaseline,
-                                kKvKernelsBaseline,
-                                kAttentionKernelsBaseline};
+  static const Kernels baseline{
+      kRowKernelsBaseline,
+      {kDenseBaseline, kNibbleBaseline, kByteBaseline, kScaledBaseline, kF8Baseline, kQuantizeBaseline},
+      kPackBaseline,
+      kKvKernelsBaseline,
+      kAttentionKernelsBaseline};
   return baseline;
 }
 

@@ -12,18 +12,19 @@ Isa detect_isa() {
 }
 
 const Kernels& kernels_for(Isa isa) {
-  static const Kernels baseline{kRowKernelsBaseline,
-                                {kDenseBaseline, kNibbleBaseline, kByteBaseline, kScaledBaseline, kQuantizeBaseline},
-                                kPackBaseline,
-                                kKvKernelsBaseline,
-                                kAttentionKernelsBaseline};
+  static const Kernels baseline{
+      kRowKernelsBaseline,
+      {kDenseBaseline, kNibbleBaseline, kByteBaseline, kScaledBaseline, kF8Baseline, kQuantizeBaseline},
+      kPackBaseline,
+      kKvKernelsBaseline,
+      kAttentionKernelsBaseline};
   static const Kernels avx2{kRowKernelsAvx2,
-                            {kDenseAvx2, kNibbleAvx2, kByteAvx2, kScaledAvx2, kQuantizeAvx2},
+                            {kDenseAvx2, kNibbleAvx2, kByteAvx2, kScaledAvx2, kF8Avx2, kQuantizeAvx2},
                             kPackAvx2,
                             kKvKernelsAvx2,
                             kAttentionKernelsAvx2};
   static const Kernels avx512vnni{kRowKernelsAvx2,
-                                  {kDenseAvx2, kNibbleAvx512, kByteAvx512, kScaledAvx2, kQuantizeAvx2},
+                                  {kDenseAvx2, kNibbleAvx512, kByteAvx512, kScaledAvx2, kF8Avx2, kQuantizeAvx2},
                                   kPackAvx2,
                                   kKvKernelsAvx2,
                                   kAttentionKernelsAvx512};

@@ -42,8 +42,8 @@ size_t scratch_stride() { return kTokens * kDenseTileRows * sizeof(float); }
 enum class Reads { kF32, kGroup8, kGroup16 };
 
 Reads reads(WeightFormat format) {
-  if (is_dense(format)) return Reads::kF32;
-  return format == WeightFormat::kQ8_0 ? Reads::kGroup16 : Reads::kGroup8;
+  if (reads_f32(format)) return Reads::kF32;
+  return format == WeightFormat::kQ8_0 || is_int8(format) ? Reads::kGroup16 : Reads::kGroup8;
 }
 
 // The activations in each form that a section of the weight reads.
@@ -108,7 +108,7 @@ class Linear {
       group16 |= reads(s.format) == Reads::kGroup16;
     }
     // Few plain rows are read where they are; more are copied to rows that do not collide in the caches.
-    copy_ = dense && (p_.prologue != Prologue::kNone || p_.m > 6);
+    copy_ = dense && (p_.prologue != Prologue::kNone || p_.m > 6 || !weight_.input_order().empty());
     const size_t m = p_.m, threads = queue_.pool().threads();
     size_t at = 0;
     auto take = [&](bool wanted, size_t bytes) {
@@ -120,7 +120,9 @@ class Linear {
     const size_t group8_at = take(group8, quantized_bytes<QuantizedGroup8>(p_.m, k_));
     const size_t outliers_at = take(group8, m * outliers_stride(k_));
     const size_t group16_at = take(group16, quantized_bytes<QuantizedGroup16>(p_.m, k_));
+    // Rows of each worker: after the prologue, and in the order of the columns.
     const size_t rows_at = take(!copy_ && p_.prologue != Prologue::kNone, threads * f32_stride(k_));
+    const size_t ordered_at = take(!weight_.input_order().empty(), threads * f32_stride(k_));
     const size_t scratch_at = take(dense, threads * scratch_stride());
     std::byte* base = queue_.workspace(at);
     if (copy_) {
@@ -134,6 +136,7 @@ class Linear {
     }
     if (group16) x_.group16 = quantized_form<QuantizedGroup16>(base + group16_at);
     rows_ = base + rows_at;
+    ordered_ = base + ordered_at;
     scratch_ = base + scratch_at;
   }
 
@@ -168,6 +171,12 @@ class Linear {
         x = out;
         break;
     }
+    if (const auto& order = weight_.input_order(); !order.empty()) {
+      auto* ordered = reinterpret_cast<float*>(ordered_ + worker * f32_stride(k_));
+      for (int i = 0; i < k_; ++i) ordered[i] = x[order[i]];
+      if (copy_) std::copy_n(ordered, k_, out);
+      x = ordered;
+    }
     const auto& quantize = kernels_.linear.quantize;
     if (const auto& form = x_.group8; form.data) {
       quantize.to8(x, k_, reinterpret_cast<QuantizedGroup8*>(form.token(row)), form.slots,
@@ -183,7 +192,7 @@ class Linear {
     c.token_tiles = ceil_div(p_.m, kTokens);
     c.tile_tokens = ceil_div(p_.m, c.token_tiles);
     if (c.token_tiles > 1) c.tile_tokens = ceil_div(c.tile_tokens, kTokenSlots) * kTokenSlots;
-    const bool dense = is_dense(s.format);
+    const bool dense = reads_f32(s.format);
     const int threads = queue_.pool().threads();
     const int64_t work = static_cast<int64_t>(p_.m) * s.rows * k_ * (dense ? kDenseWork : 1);
     int tiles = static_cast<int>(std::clamp<int64_t>(work / kMinTileWork, 1, kTilesPerThread * threads));
@@ -239,6 +248,7 @@ class Linear {
   bool copy_ = false;
   Activations x_;
   std::byte* rows_ = nullptr;
+  std::byte* ordered_ = nullptr;
   std::byte* scratch_ = nullptr;
 };
 
@@ -248,7 +258,7 @@ size_t linear_workspace(const WorkspaceLimits& limits, int threads) {
   const size_t m = limits.max_tokens, t = threads;
   const int k = limits.max_k;
   return m * f32_stride(k) + quantized_bytes<QuantizedGroup8>(limits.max_tokens, k) + m * outliers_stride(k) +
-         quantized_bytes<QuantizedGroup16>(limits.max_tokens, k) + t * (f32_stride(k) + scratch_stride());
+         quantized_bytes<QuantizedGroup16>(limits.max_tokens, k) + t * (2 * f32_stride(k) + scratch_stride());
 }
 
 void linear(CpuQueue& queue, const Kernels& kernels, const LinearParams& p) {

@@ -70,22 +70,36 @@ void nibble_tile(const LinearTile& tile) {
   }
 }
 
+const int8_t* byte_codes(const BlockQ8_0& w, int) { return w.codes; }
+float byte_scale(const BlockQ8_0& w, int r) { return f16_to_f32(w.scale[r]); }
+template <int N>
+const int8_t* byte_codes(const BlockInt8<N>& w, int i) {
+  return w.groups[i].codes;
+}
+template <int N>
+float byte_scale(const BlockInt8<N>& w, int r) {
+  return w.scale[r];
+}
+
+template <class Block>
 void byte_tile(const LinearTile& tile) {
   const int groups = tile.k / kGroup;
-  const auto* w = reinterpret_cast<const BlockQ8_0*>(tile.weights);
-  for (int row = 0; row < tile.rows; row += kGroupRows, w += groups) {
+  constexpr int kGroups = groups_of_block<Block>();
+  const auto* w = reinterpret_cast<const Block*>(tile.weights);
+  for (int row = 0; row < tile.rows; row += kGroupRows, w += groups / kGroups) {
     for (int token = 0; token < tile.m; ++token) {
       const TokenGroups<QuantizedGroup16> x(tile, token);
       float acc[kGroupRows] = {};
       for (int g = 0; g < groups; ++g) {
+        const Block& block = w[g / kGroups];
+        const int8_t* codes = byte_codes(block, g % kGroups);
         int32_t dot[kGroupRows] = {};
-        for (int c = 0; c < kGroup / 2; ++c) {
-          const int8_t* codes = w[g].codes + 16 * c;
+        for (int c = 0; c < kGroup / 2; ++c, codes += 16) {
           const int32_t x0 = x[g].q[2 * c], x1 = x[g].q[2 * c + 1];
           for (int r = 0; r < kGroupRows; ++r) dot[r] += codes[2 * r] * x0 + codes[2 * r + 1] * x1;
         }
         for (int r = 0; r < kGroupRows; ++r) {
-          acc[r] += f16_to_f32(w[g].scale[r]) * x[g].scale * static_cast<float>(dot[r]);
+          acc[r] += byte_scale(block, r) * x[g].scale * static_cast<float>(dot[r]);
         }
       }
       store_outputs(tile, token, row, kGroupRows, acc);
@@ -189,7 +203,7 @@ void quantize16(const float* x, int k, QuantizedGroup16* out, int slots) {
 const DenseKernels kDenseBaseline{dense_tile<F32>, dense_tile<F16>, dense_tile<BF16>};
 const NibbleKernels kNibbleBaseline{nibble_tile<BlockQ4_0>, nibble_tile<BlockQ4_1>, nibble_tile<BlockQ5_0>,
                                     nibble_tile<BlockQ5_1>};
-const ByteKernels kByteBaseline{byte_tile};
+const ByteKernels kByteBaseline{byte_tile<BlockQ8_0>, byte_tile<BlockInt8<1>>, byte_tile<BlockInt8<4>>};
 const QuantizeKernels kQuantizeBaseline{quantize8, quantize16};
 
 }  // namespace octavo

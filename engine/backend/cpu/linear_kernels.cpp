@@ -36,6 +36,18 @@ TileKernel LinearKernels::tile(WeightFormat format) const {
       return scaled.iq4_xs;
     case WeightFormat::kMXFP4:
       return scaled.mxfp4;
+    case WeightFormat::kInt4x32:
+      return scaled.int4x32;
+    case WeightFormat::kInt4x128:
+      return scaled.int4x128;
+    case WeightFormat::kInt8x32:
+      return byte.int8x32;
+    case WeightFormat::kInt8x128:
+      return byte.int8x128;
+    case WeightFormat::kF8x32:
+      return f8.f8x32;
+    case WeightFormat::kF8x128:
+      return f8.f8x128;
   }
   return nullptr;
 }

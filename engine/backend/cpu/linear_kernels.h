@@ -75,10 +75,13 @@ struct NibbleKernels {
   TileKernel q4_0, q4_1, q5_0, q5_1;
 };
 struct ByteKernels {
-  TileKernel q8_0;
+  TileKernel q8_0, int8x32, int8x128;
 };
 struct ScaledKernels {  // weights of scaled_blocks.h
-  TileKernel q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4;
+  TileKernel q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, int4x32, int4x128;
+};
+struct F8Kernels {
+  TileKernel f8x32, f8x128;
 };
 struct QuantizeKernels {
   // One token; its groups are `slots` apart.
@@ -91,6 +94,7 @@ struct LinearKernels {
   NibbleKernels nibble;
   ByteKernels byte;
   ScaledKernels scaled;
+  F8Kernels f8;
   QuantizeKernels quantize;
 
   TileKernel tile(WeightFormat format) const;
@@ -100,6 +104,7 @@ extern const DenseKernels kDenseBaseline, kDenseAvx2;
 extern const NibbleKernels kNibbleBaseline, kNibbleAvx2, kNibbleAvx512;
 extern const ByteKernels kByteBaseline, kByteAvx2, kByteAvx512;
 extern const ScaledKernels kScaledBaseline, kScaledAvx2;
+extern const F8Kernels kF8Baseline, kF8Avx2;
 extern const QuantizeKernels kQuantizeBaseline, kQuantizeAvx2;
 
 }  // namespace octavo

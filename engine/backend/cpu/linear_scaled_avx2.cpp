@@ -49,6 +49,8 @@ OCTAVO_INLINE __m256 block_scale(const W& w) {
     const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     const __m256i tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, tiny, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+  } else if constexpr (std::is_same_v<decltype(w.scale), float[kGroupRows]>) {
+    return _mm256_loadu_ps(w.scale);
   } else {
     return load_half8(w.scale);
   }
@@ -81,6 +83,9 @@ struct Scaled {
     return run;
   }();
 
+  static constexpr bool kZeros = requires(W w) { w.zero; };
+
+  static OCTAVO_INLINE __m256i zeros(const Block& w) { return twice(_mm256_cvtepu8_epi32(load8(w.zero))); }
   static OCTAVO_INLINE Vector zero() { return _mm256_setzero_ps(); }
 
   static OCTAVO_INLINE __m256i chunk(const G& g, int c) {
@@ -136,6 +141,7 @@ struct Scaled {
           const __m256i shifted = _mm256_mullo_epi32(_mm256_madd_epi16(pairs[p], halves), _mm256_set1_epi32(kOffset));
           dot[p][t] = _mm256_sub_epi32(dot[p][t], shifted);
         }
+        if constexpr (kZeros) dot[p][t] = _mm256_sub_epi32(dot[p][t], _mm256_madd_epi16(zeros(*w[p]), halves));
         acc[p][t] = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(dot[p][t]), acc[p][t]);
         if constexpr (kMinima<W>) {
           const __m256 mins = _mm256_mul_ps(load_half8(w[p]->min), _mm256_broadcast_ss(&x[t].scale));
@@ -156,6 +162,8 @@ struct Scaled {
     if constexpr (kTable) {
       codes = _mm256_shuffle_epi8(table(W::kValues), codes);
       codes = _mm256_srai_epi32(_mm256_slli_epi32(codes, 24), 24);
+    } else if constexpr (kZeros) {
+      codes = _mm256_sub_epi32(codes, _mm256_cvtepu8_epi32(load8(w.zero)));
     } else {
       codes = _mm256_sub_epi32(codes, _mm256_set1_epi32(kOffset));
     }
@@ -195,9 +203,10 @@ struct Scaled {
 }  // namespace
 
 const ScaledKernels kScaledAvx2{
-    quantized_tile<Scaled<BlockQ2_K>>,   quantized_tile<Scaled<BlockQ3_K>>,  quantized_tile<Scaled<BlockQ4_K>>,
-    quantized_tile<Scaled<BlockQ5_K>>,   quantized_tile<Scaled<BlockQ6_K>>,  quantized_tile<Scaled<BlockIQ4_NL>>,
-    quantized_tile<Scaled<BlockIQ4_XS>>, quantized_tile<Scaled<BlockMXFP4>>,
+    quantized_tile<Scaled<BlockQ2_K>>,    quantized_tile<Scaled<BlockQ3_K>>,  quantized_tile<Scaled<BlockQ4_K>>,
+    quantized_tile<Scaled<BlockQ5_K>>,    quantized_tile<Scaled<BlockQ6_K>>,  quantized_tile<Scaled<BlockIQ4_NL>>,
+    quantized_tile<Scaled<BlockIQ4_XS>>,  quantized_tile<Scaled<BlockMXFP4>>, quantized_tile<Scaled<BlockInt4<1>>>,
+    quantized_tile<Scaled<BlockInt4<4>>>,
 };
 
 }  // namespace octavo

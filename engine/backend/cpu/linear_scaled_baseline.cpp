@@ -11,8 +11,8 @@ using namespace cpu;
 
 // Integers of element k of a group: w = scale * (this) - min * (its m).
 template <class Block>
-int scaled_code(const typename Block::Group& g, int r, int k) {
-  return group_scale(g, r, k / 16) * code_value<Block>(group_code(g, r, k));
+int scaled_code(const Block& w, const typename Block::Group& g, int r, int k) {
+  return group_scale(g, r, k / 16) * code_value(w, r, group_code(g, r, k));
 }
 
 template <class Block>
@@ -23,7 +23,7 @@ void add_outliers(const LinearTile& tile, const Block* panel, int token, float* 
     const auto& g = w.groups[x->group % Block::kGroups];
     const int k = outlier_place(*x);
     for (int r = 0; r < kGroupRows; ++r) {
-      float value = block_scale(w, r) * static_cast<float>(scaled_code<Block>(g, r, k));
+      float value = block_scale(w, r) * static_cast<float>(scaled_code(w, g, r, k));
       if constexpr (kHasMin<Block>) value -= f16_to_f32(w.min[r]) * static_cast<float>(group_min(g, r, k / 16));
       acc[r] += value * x->value;
     }
@@ -44,7 +44,7 @@ void scaled_tile(const LinearTile& tile) {
           const auto& g = w[b].groups[i];
           for (int r = 0; r < kGroupRows; ++r) {
             int codes[kGroup];
-            for (int k = 0; k < kGroup; ++k) codes[k] = scaled_code<Block>(g, r, k);
+            for (int k = 0; k < kGroup; ++k) codes[k] = scaled_code(w[b], g, r, k);
             const float scale = block_scale(w[b], r);
             for (int t = 0; t < count; ++t) {
               const auto& x = TokenGroups<QuantizedGroup8>(tile, token + t)[b * Block::kGroups + i];
@@ -69,8 +69,9 @@ void scaled_tile(const LinearTile& tile) {
 
 }  // namespace
 
-const ScaledKernels kScaledBaseline{scaled_tile<BlockQ2_K>,   scaled_tile<BlockQ3_K>, scaled_tile<BlockQ4_K>,
-                                    scaled_tile<BlockQ5_K>,   scaled_tile<BlockQ6_K>, scaled_tile<BlockIQ4_NL>,
-                                    scaled_tile<BlockIQ4_XS>, scaled_tile<BlockMXFP4>};
+const ScaledKernels kScaledBaseline{scaled_tile<BlockQ2_K>,   scaled_tile<BlockQ3_K>,  scaled_tile<BlockQ4_K>,
+                                    scaled_tile<BlockQ5_K>,   scaled_tile<BlockQ6_K>,  scaled_tile<BlockIQ4_NL>,
+                                    scaled_tile<BlockIQ4_XS>, scaled_tile<BlockMXFP4>, scaled_tile<BlockInt4<1>>,
+                                    scaled_tile<BlockInt4<4>>};
 
 }  // namespace octavo

@@ -63,12 +63,30 @@ void pack_block(const std::byte* from, int row, BlockQ8_0& to) {
   for (int c = 0; c < 16; ++c) std::memcpy(to.codes + 16 * c + 2 * row, from + 2 + 2 * c, 2);
 }
 
+template <int N>
+void pack_block(const std::byte* from, int row, BlockInt8<N>& to) {
+  to.scale[row] = read<float>(from);
+  for (int c = 0; c < 16 * N; ++c) std::memcpy(to.groups[c / 16].codes + 16 * (c % 16) + 2 * row, from + 4 + 2 * c, 2);
+}
+
 template <class Block>
 void pack_groups(WeightFormat format, const std::byte* const* rows, int count, int k, std::byte* panel) {
   auto* blocks = reinterpret_cast<Block*>(panel);
-  const int block_bytes = weight_format_info(format).block_bytes;
-  for (int g = 0; g < k / kGroup; ++g) {
-    for (int r = 0; r < count; ++r) pack_block(rows[r] + static_cast<size_t>(g) * block_bytes, r, blocks[g]);
+  const auto info = weight_format_info(format);
+  for (int b = 0; b < k / info.block; ++b) {
+    for (int r = 0; r < count; ++r) pack_block(rows[r] + static_cast<size_t>(b) * info.block_bytes, r, blocks[b]);
+  }
+}
+
+template <int N>
+void pack_f8(const std::byte* const* rows, int count, int k, std::byte* panel) {
+  auto* blocks = reinterpret_cast<BlockF8<N>*>(panel);
+  for (int b = 0; b < k / N; ++b) {
+    for (int r = 0; r < count; ++r) {
+      const std::byte* from = rows[r] + static_cast<size_t>(b) * (4 + N);
+      blocks[b].scale[r] = read<float>(from);
+      for (int i = 0; i < N; ++i) blocks[b].codes[i][r] = static_cast<uint8_t>(from[4 + i]);
+    }
   }
 }
 
@@ -106,6 +124,14 @@ void pack_panel(WeightFormat format, const std::byte* const* rows, int count, in
       return pack_groups<BlockQ5_1>(format, rows, count, k, panel);
     case WeightFormat::kQ8_0:
       return pack_groups<BlockQ8_0>(format, rows, count, k, panel);
+    case WeightFormat::kInt8x32:
+      return pack_groups<BlockInt8<1>>(format, rows, count, k, panel);
+    case WeightFormat::kInt8x128:
+      return pack_groups<BlockInt8<4>>(format, rows, count, k, panel);
+    case WeightFormat::kF8x32:
+      return pack_f8<32>(rows, count, k, panel);
+    case WeightFormat::kF8x128:
+      return pack_f8<128>(rows, count, k, panel);
     default:
       return pack_scaled_panel(format, rows, count, k, panel);
   }

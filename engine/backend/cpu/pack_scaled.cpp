@@ -155,6 +155,15 @@ void pack_block(const std::byte* from, int row, BlockMXFP4& to) {
   put_groups(codes, row, to);
 }
 
+template <int N>
+void pack_block(const std::byte* from, int row, BlockInt4<N>& to) {
+  uint8_t codes[32 * N];
+  to.scale[row] = read<float>(from);
+  to.zero[row] = byte_at(from, 4);
+  read_nibbles(from + 5, 16, 32 * N, codes);
+  put_groups(codes, row, to);
+}
+
 template <class Block>
 void pack(WeightFormat format, const std::byte* const* rows, int count, int k, std::byte* panel) {
   auto* blocks = reinterpret_cast<Block*>(panel);

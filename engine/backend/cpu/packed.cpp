@@ -35,6 +35,15 @@ void check_part(const MatrixSource& part, int k) {
   for (int32_t row : part.row_order) {
     if (row < 0 || row >= part.n) fail(cat("has row ", row, " in its row order, the limit is ", part.n));
   }
+  if (part.input_order.empty()) return;
+  std::vector<bool> seen(part.k);
+  if (part.input_order.size() != seen.size()) {
+    fail(cat("has an input order of ", part.input_order.size(), " entries for ", part.k, " columns"));
+  }
+  for (int32_t column : part.input_order) {
+    if (column < 0 || column >= part.k || seen[column]) fail(cat("has column ", column, " wrong in its input order"));
+    seen[column] = true;
+  }
 }
 
 const std::byte* source_row(const MatrixSource& part, int row) {
@@ -116,8 +125,9 @@ void pack_section(CpuQueue& queue, const PackKernels& kernels, const CpuPackedWe
 
 }  // namespace
 
-CpuPackedWeight::CpuPackedWeight(int n, int k, std::vector<Section> sections, size_t bytes)
-    : PackedWeight(n, k), sections_(std::move(sections)), memory_(bytes) {}
+CpuPackedWeight::CpuPackedWeight(int n, int k, std::vector<Section> sections, size_t bytes,
+                                 std::vector<int32_t> input_order)
+    : PackedWeight(n, k), sections_(std::move(sections)), memory_(bytes), input_order_(std::move(input_order)) {}
 
 std::string CpuPackedWeight::format() const {
   std::string name;
@@ -133,7 +143,11 @@ void CpuPackedWeight::dequantize_row(int row, float* out) const {
   for (const Section& s : sections_) {
     if (row >= s.first_row + s.rows) continue;
     const int r = row - s.first_row;
-    return unpack_row(s.format, panel(s, r), r % panel_rows(s.format), k_, out);
+    unpack_row(s.format, panel(s, r), r % panel_rows(s.format), k_, out);
+    if (input_order_.empty()) return;
+    const std::vector<float> packed(out, out + k_);
+    for (int i = 0; i < k_; ++i) out[input_order_[i]] = packed[i];
+    return;
   }
 }
 
@@ -142,7 +156,7 @@ std::optional<DensePanels> CpuPackedWeight::dense_panels(int first_row, int rows
     const int first = first_row - s.first_row;
     if (first < 0 || rows < 1 || rows > s.rows - first) continue;
     const int height = panel_rows(s.format);
-    if (!is_dense(s.format) || first % height != 0) return std::nullopt;
+    if (!is_dense(s.format) || first % height != 0 || !input_order_.empty()) return std::nullopt;
     DensePanels out;
     out.dtype = s.format == WeightFormat::kF32   ? DType::kF32
                 : s.format == WeightFormat::kF16 ? DType::kF16
@@ -168,6 +182,11 @@ std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const PackKernels& kernels,
   int n = 0;
   for (const MatrixSource& part : parts) {
     check_part(part, k);
+    if (part.input_order != parts[0].input_order) {
+      throw Error(ErrorCode::kUnsupported, part.name,
+                  cat(part.name, ": its columns lie in another order than those of ", parts[0].name,
+                      ", with which it is multiplied in one"));
+    }
     const WeightFormat format = part.pack_as.value_or(part.format);
     if (sections.empty() || sections.back().format != format || sources.back().format() != part.format) {
       sections.push_back({format, n, 0, 0, panel_bytes(format, k)});
@@ -183,7 +202,7 @@ std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const PackKernels& kernels,
     const size_t panels = (s.rows + panel_rows(s.format) - 1) / panel_rows(s.format);
     bytes += (panels * s.panel_bytes + kSectionAlign - 1) / kSectionAlign * kSectionAlign;
   }
-  auto packed = std::make_unique<CpuPackedWeight>(n, k, std::move(sections), bytes);
+  auto packed = std::make_unique<CpuPackedWeight>(n, k, std::move(sections), bytes, parts[0].input_order);
   for (size_t i = 0; i < sources.size(); ++i) pack_section(queue, kernels, *packed, i, sources[i]);
   return packed;
 }

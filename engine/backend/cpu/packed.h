@@ -23,14 +23,16 @@ class CpuPackedWeight final : public PackedWeight {
     size_t panel_bytes;
   };
 
-  CpuPackedWeight(int n, int k, std::vector<Section> sections, size_t bytes);
+  // input_order: see MatrixSource; the same for all rows.
+  CpuPackedWeight(int n, int k, std::vector<Section> sections, size_t bytes, std::vector<int32_t> input_order);
 
-  size_t bytes() const override { return memory_.size(); }
+  size_t bytes() const override { return memory_.size() + input_order_.size() * sizeof(int32_t); }
   std::string format() const override;
   void dequantize_row(int row, float* out) const override;
   std::optional<DensePanels> dense_panels(int first_row, int rows) const override;
 
   const std::vector<Section>& sections() const { return sections_; }
+  const std::vector<int32_t>& input_order() const { return input_order_; }
   std::byte* panel(const Section& section, int row) const {  // the panel that holds the section's row `row`
     return memory_.data() + section.offset + row / panel_rows(section.format) * section.panel_bytes;
   }
@@ -38,6 +40,7 @@ class CpuPackedWeight final : public PackedWeight {
  private:
   std::vector<Section> sections_;
   Buffer memory_;
+  std::vector<int32_t> input_order_;
 };
 
 // One row of a panel, exactly what its file's format defines. out: [k]

@@ -10,19 +10,13 @@ namespace {
 //   than one group (Block::kGroups), add_group<P, T>(blocks, group, activations, acc),
 //   add_outliers<P, T>(panels, tile, token, acc),
 //   kAhead: the distance in blocks at which memory is prefetched.
-template <class Block>
-constexpr int groups_of_block() {
-  if constexpr (requires { Block::kGroups; }) return Block::kGroups;
-  return 1;
-}
-
 template <class Format, int P, int T, int S>
 OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::Block* first, const std::byte* x,
                                 int token, int row) {
   using Block = typename Format::Block;
   constexpr int kPanels = P * Format::kPanels;
   const auto* groups = reinterpret_cast<const typename Format::Group*>(x);
-  const int count = tile.k / (cpu::kGroup * groups_of_block<typename Format::Block>());
+  const int count = tile.k / (cpu::kGroup * cpu::groups_of_block<typename Format::Block>());
   const Block* panel[kPanels];  // past the tile's last one that one again: its outputs are not stored
   const int last = (tile.rows - row - 1) / cpu::kGroupRows;
   OCTAVO_UNROLL
@@ -68,7 +62,7 @@ OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::B
 template <class Format, int P>
 OCTAVO_INLINE int panels(const LinearTile& tile, int row) {
   static_assert(kTokenSlots == 4);
-  const int count = tile.k / (cpu::kGroup * groups_of_block<typename Format::Block>());
+  const int count = tile.k / (cpu::kGroup * cpu::groups_of_block<typename Format::Block>());
   constexpr int kRows = Format::kPanels * cpu::kGroupRows;
   for (; row + (P - 1) * kRows < tile.rows; row += P * kRows) {
     const auto* w = reinterpret_cast<const typename Format::Block*>(tile.weights) + row / cpu::kGroupRows * count;

@@ -15,6 +15,12 @@ namespace octavo::cpu {
 inline constexpr int kGroup = 32;     // weights that share a scale
 inline constexpr int kGroupRows = 8;  // rows of a quantized panel: [k / kGroup] groups
 
+template <class Block>
+constexpr int groups_of_block() {
+  if constexpr (requires { Block::kGroups; }) return Block::kGroups;
+  return 1;
+}
+
 struct GroupQ2_K {
   uint8_t scales[16];  // of half h of row r at 2 * r + h: s in the low nibble, m in the high one
   uint8_t pairs[64];
@@ -90,6 +96,34 @@ struct BlockMXFP4 {
   static constexpr const int8_t* kValues = kMxfp4Values;
   uint8_t exponent[kGroupRows];  // scale = 2^(exponent - 128): the table's values are doubled
   GroupCodes groups[1];
+};
+
+// Blocks with a float scale and, of 4-bit codes, a zero point for each row: w = scale * (code - zero).
+template <int N>
+struct BlockInt4 {
+  using Group = GroupCodes;
+  static constexpr int kGroups = N;
+  float scale[kGroupRows];
+  uint8_t zero[kGroupRows];
+  GroupCodes groups[N];
+};
+// Codes of 8 bits: chunk c of a group holds k = 2c, 2c + 1 of 8 rows, byte r * 2 + k % 2.
+struct GroupBytes {
+  int8_t codes[256];
+};
+template <int N>
+struct BlockInt8 {
+  using Group = GroupBytes;
+  static constexpr int kGroups = N;
+  float scale[kGroupRows];
+  GroupBytes groups[N];
+};
+// e4m3 values of 16 rows, times a scale for each row: a dense panel in blocks of k.
+template <int N>
+struct BlockF8 {
+  static constexpr int kWidth = N;
+  float scale[16];
+  uint8_t codes[N][16];
 };
 
 }  // namespace octavo::cpu

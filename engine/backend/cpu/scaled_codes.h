@@ -1,5 +1,6 @@
 #pragma once
 #include <bit>
+#include <type_traits>
 
 #include "backend/cpu/scaled_blocks.h"
 #include "tensor/half.h"
@@ -23,11 +24,12 @@ int group_code(const Group& g, int r, int k) {
   return code;
 }
 
-// The integer that a code stands for.
+// The integer that a code of row r stands for.
 template <class Block>
-int code_value(int code) {
+int code_value(const Block& w, int r, int code) {
   if constexpr (requires { Block::kValues; }) return Block::kValues[code];
   if constexpr (requires { Block::kOffset; }) return code - Block::kOffset;
+  if constexpr (requires { w.zero; }) return code - w.zero[r];
   return code;
 }
 
@@ -36,6 +38,8 @@ float block_scale(const Block& w, int r) {
   if constexpr (requires { w.exponent; }) {
     const uint32_t e = w.exponent[r];
     return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+  } else if constexpr (std::is_same_v<decltype(w.scale), float[kGroupRows]>) {
+    return w.scale[r];
   } else {
     return f16_to_f32(w.scale[r]);
   }

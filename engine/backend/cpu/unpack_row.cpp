@@ -1,5 +1,6 @@
 #include "backend/cpu/pack_scaled.h"
 #include "backend/cpu/packed.h"
+#include "tensor/float8.h"
 #include "tensor/half.h"
 
 namespace octavo::cpu {
@@ -38,6 +39,22 @@ void unpack_groups(const std::byte* panel, int row, int k, float* out) {
   }
 }
 
+template <int N>
+void unpack_int8(const std::byte* panel, int row, int k, float* out) {
+  const auto* blocks = reinterpret_cast<const BlockInt8<N>*>(panel);
+  for (int i = 0; i < k; ++i) {
+    const auto& w = blocks[i / (kGroup * N)];
+    const int at = i % kGroup;
+    out[i] = w.scale[row] * static_cast<float>(w.groups[i / kGroup % N].codes[16 * (at / 2) + 2 * row + at % 2]);
+  }
+}
+
+template <int N>
+void unpack_f8(const std::byte* panel, int row, int k, float* out) {
+  const auto* blocks = reinterpret_cast<const BlockF8<N>*>(panel);
+  for (int i = 0; i < k; ++i) out[i] = e4m3_to_f32(blocks[i / N].codes[i % N][row]) * blocks[i / N].scale[row];
+}
+
 template <class T, class Widen>
 void unpack_dense(const std::byte* panel, int position, int k, float* out, Widen widen) {
   const T* from = reinterpret_cast<const T*>(panel) + position;
@@ -64,6 +81,14 @@ void unpack_row(WeightFormat format, const std::byte* panel, int row, int k, flo
       return unpack_groups<BlockQ5_1>(panel, row, k, out);
     case WeightFormat::kQ8_0:
       return unpack_groups<BlockQ8_0>(panel, row, k, out);
+    case WeightFormat::kInt8x32:
+      return unpack_int8<1>(panel, row, k, out);
+    case WeightFormat::kInt8x128:
+      return unpack_int8<4>(panel, row, k, out);
+    case WeightFormat::kF8x32:
+      return unpack_f8<32>(panel, row, k, out);
+    case WeightFormat::kF8x128:
+      return unpack_f8<128>(panel, row, k, out);
     default:
       return unpack_scaled_row(format, panel, row, k, out);
   }

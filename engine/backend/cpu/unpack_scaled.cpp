@@ -12,7 +12,7 @@ void unpack(const std::byte* panel, int row, int k, float* out) {
     for (const auto& group : blocks[b].groups) {
       for (int i = 0; i < 32; ++i) {
         const float scale = block_scale(blocks[b], row) * static_cast<float>(group_scale(group, row, i / 16));
-        float value = scale * static_cast<float>(code_value<Block>(group_code(group, row, i)));
+        float value = scale * static_cast<float>(code_value(blocks[b], row, group_code(group, row, i)));
         if constexpr (kHasMin<Block>) {
           value -= f16_to_f32(blocks[b].min[row]) * static_cast<float>(group_min(group, row, i / 16));
         }

@@ -77,11 +77,20 @@ constexpr bool with_scaled_block(WeightFormat f, Use use) {
     case WeightFormat::kMXFP4:
       use(static_cast<BlockMXFP4*>(nullptr));
       return true;
+    case WeightFormat::kInt4x32:
+      use(static_cast<BlockInt4<1>*>(nullptr));
+      return true;
+    case WeightFormat::kInt4x128:
+      use(static_cast<BlockInt4<4>*>(nullptr));
+      return true;
     default:
       return false;
   }
 }
-constexpr int panel_rows(WeightFormat f) { return is_dense(f) ? kDenseRows : kGroupRows; }
+constexpr bool is_f8(WeightFormat f) { return f == WeightFormat::kF8x32 || f == WeightFormat::kF8x128; }
+constexpr bool is_int8(WeightFormat f) { return f == WeightFormat::kInt8x32 || f == WeightFormat::kInt8x128; }
+constexpr bool reads_f32(WeightFormat f) { return is_dense(f) || is_f8(f); }  // activations as they are
+constexpr int panel_rows(WeightFormat f) { return reads_f32(f) ? kDenseRows : kGroupRows; }
 
 constexpr size_t panel_bytes(WeightFormat f, int k) {
   const size_t groups = static_cast<size_t>(k) / kGroup, dense = static_cast<size_t>(k) * kDenseRows;
@@ -101,6 +110,14 @@ constexpr size_t panel_bytes(WeightFormat f, int k) {
       return groups * sizeof(BlockQ5_1);
     case WeightFormat::kQ8_0:
       return groups * sizeof(BlockQ8_0);
+    case WeightFormat::kInt8x32:
+      return groups * sizeof(BlockInt8<1>);
+    case WeightFormat::kInt8x128:
+      return groups / 4 * sizeof(BlockInt8<4>);
+    case WeightFormat::kF8x32:
+      return groups * sizeof(BlockF8<32>);
+    case WeightFormat::kF8x128:
+      return groups / 4 * sizeof(BlockF8<128>);
     default:
       break;
   }

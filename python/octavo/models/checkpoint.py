@@ -11,7 +11,7 @@ from typing import Any
 from octavo import _engine
 from octavo.engine_args import ON_LOAD
 from octavo.errors import InvalidArgumentError, ModelError
-from octavo.models import families, safetensors
+from octavo.models import families, quantization, safetensors
 from octavo.models.config import from_hugging_face
 from octavo.models.gguf import from_gguf
 
@@ -28,42 +28,41 @@ class Checkpoint:
         config: the engine's configuration.
         weights: the tensors, mapped.
         metadata: all metadata of a GGUF file (the tokenizer is in it); empty for a folder.
+        stored_quantization: how the files say that they are quantized ("gguf", "gptq", ...); None: as plain floats.
     """
 
     path: Path
     config: _engine.ModelConfig
     weights: _engine.WeightFiles
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
+    stored_quantization: str | None = None
 
     @property
     def is_gguf(self) -> bool:
         return bool(self.metadata)
 
-    @property
-    def stored_quantization(self) -> str | None:
-        """How the files say that they are quantized; None: as plain floats."""
-        return "gguf" if self.is_gguf else None
-
-    def quantized(self, quantization: str | None) -> Checkpoint:
+    def quantized(self, name: str | None) -> Checkpoint:
         """The checkpoint with its float matrices quantized while they are packed ("q8" or "q4").
 
         Raises:
-            InvalidArgumentError: it holds no float matrix, or not the stored kind that ``quantization`` names.
+            InvalidArgumentError: it holds no float matrix, or not the stored kind ``name``.
         """
-        if quantization in (None, self.stored_quantization):
+        if name in (None, self.stored_quantization):
             return self
-        if quantization not in ON_LOAD:
+        if name not in ON_LOAD:
             held = self.stored_quantization or "plain floats"
             raise InvalidArgumentError(
-                f"quantization {quantization!r} is not what {self.path} holds: {held}", param="quantization"
+                f"quantization {name!r} is not what {self.path} holds: {held}", param="quantization"
             )
-        dense = [name for name, shape, fmt, _ in self.weights.tensors() if len(shape) == 2 and fmt in DENSE]
+        dense = [
+            tensor for tensor, shape, fmt, _ in self.weights.tensors() if len(shape) == 2 and fmt in DENSE
+        ]
         if not dense:
             raise InvalidArgumentError(
-                f"quantization {quantization!r} needs float matrices; those of {self.path} are quantized already",
+                f"quantization {name!r} needs float matrices; those of {self.path} are quantized already",
                 param="quantization",
             )
-        return replace(self, weights=_engine.WeightFiles.quantize_on_load(self.weights, quantization))
+        return replace(self, weights=_engine.WeightFiles.quantize_on_load(self.weights, name))
 
 
 @dataclass(frozen=True)
@@ -98,12 +97,15 @@ def open_checkpoint(path: Path) -> Checkpoint:
         metadata = gguf.metadata()
         family = families.of_gguf(metadata.get("general.architecture"), str(path))
         weights = _engine.WeightFiles.open_gguf(gguf, family.gguf_renames())
-        return Checkpoint(path, from_gguf(metadata, weights, source=str(path)), weights, metadata)
+        return Checkpoint(path, from_gguf(metadata, weights, source=str(path)), weights, metadata, "gguf")
     config_path = path / "config.json"
     generation_path = path / "generation_config.json"
     generation = _read_json(generation_path) if generation_path.is_file() else None
-    config = from_hugging_face(_read_json(config_path), generation, source=str(config_path))
-    return Checkpoint(path, config, safetensors.open_folder(path))
+    described = _read_json(config_path)
+    config = from_hugging_face(described, generation, source=str(config_path))
+    stored = quantization.read(described, str(config_path))
+    method = None if stored is None else stored.method
+    return Checkpoint(path, config, safetensors.open_folder(path, stored), stored_quantization=method)
 
 
 def describe(checkpoint: Checkpoint, kv_dtype: str = "f16") -> ModelInfo:

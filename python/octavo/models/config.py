@@ -53,6 +53,7 @@ _NO_EFFECT = frozenset(
         "pad_token_id",
         "prefix",
         "problem_type",
+        "quantization_config",  # of the files: see octavo.models.quantization
         "resid_pdrop",
         "return_dict",
         "sep_token_id",
@@ -70,7 +71,6 @@ _NO_EFFECT = frozenset(
 )
 # Fields that would change the result if they had another value than these.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "quantization_config": (None,),
     "rope_interleaved": (False, None),
     "sliding_window": (None,),
     "is_encoder_decoder": (False, None),

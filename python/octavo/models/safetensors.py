@@ -18,8 +18,12 @@ Record = tuple[str, str, list[int], int, int]  # name, dtype, shape, begin, end
 Header = tuple[str, int, list[Record]]  # path, offset of the data section, tensors
 
 
-def open_folder(folder: Path) -> _engine.WeightFiles:
+def open_folder(
+    folder: Path, quantization: _engine.CheckpointQuantization | None = None
+) -> _engine.WeightFiles:
     """The weights of a model folder: ``model.safetensors``, or the shards that its index names.
+
+    ``quantization`` says how its matrices are quantized; None: they are plain floats.
 
     Raises:
         ModelError: a file or tensor is missing or malformed; ``param`` names it.
@@ -32,7 +36,7 @@ def open_folder(folder: Path) -> _engine.WeightFiles:
         raise ModelError(
             f"{folder} holds neither {_SINGLE} nor {_INDEX}", code="not_found", param=str(folder / _SINGLE)
         )
-    return _engine.WeightFiles.open_safetensors(headers)
+    return _engine.WeightFiles.open_safetensors(headers, quantization)
 
 
 def read_header(path: Path) -> Header:

@@ -81,7 +81,6 @@ def test_a_mistral_may_have_a_window(given, windows):
         ("architectures", ["MambaForCausalLM"], "MambaForCausalLM is not supported; supported: LlamaForCausalLM"),
         ("architectures", None, "architecture None is not supported"),
         ("hidden_act", "gelu", "hidden_act is 'gelu'; supported: 'silu'"),
-        ("quantization_config", {"quant_method": "awq"}, "quantization_config is .*awq"),
         ("sliding_window", 128, "sliding_window is 128; supported: None"),
     ("rope_parameters", {"rope_type": "ntk", "factor": 2.0}, "rope_type is 'ntk'; supported: 'default'"),
     ("rope_parameters", {"rope_type": "longrope", "short_factor": [1.0]}, "short_factor must have 8 numbers, got 1"),
