@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import family_models
 import numpy as np
 import pytest
+import torch
 from family_models import CASES, VOCAB
 
 from octavo import _engine
@@ -27,6 +29,15 @@ class Reference:
     gguf: Path | None
     ids: list[int]
     logits: np.ndarray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """For models so small, torch's threads cost more than they bring."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +68,8 @@ def runner(path: Path, max_len: int, **options: Any) -> _engine.ModelRunner:
     return _engine.ModelRunner(checkpoint.config, checkpoint.weights, max_positions=max_len, **options)
 
 
-WITH_GGUF = [name for name, case in CASES.items() if case.arch is not None]
-FILES = [(name, "safetensors") for name in CASES] + [(name, "gguf") for name in WITH_GGUF]
+FILES = [(name, "safetensors") for name in CASES]
+FILES += [(name, "gguf") for name, case in CASES.items() if case.arch is not None]
 
 
 @pytest.mark.parametrize(("name", "container"), FILES)
@@ -66,7 +77,7 @@ def test_logits_and_greedy_tokens_equal_the_reference(reference: Any, name: str,
     want = reference(name)
     made = runner(want.gguf if container == "gguf" else want.folder, CASES[name].max_len)
     got = made.logits(want.ids)
-    np.testing.assert_allclose(got, want.logits, atol=1e-3, rtol=0)
+    np.testing.assert_allclose(got, want.logits, atol=2e-4, rtol=0)
     assert np.abs(want.logits).max() > 0.5
     prompt = len(want.ids) - GENERATED
     greedy = want.logits[prompt - 1 : -1].argmax(-1).tolist()
