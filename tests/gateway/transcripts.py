@@ -134,6 +134,7 @@ TRANSCRIPTS = {
     "hermes cut": Transcript(
         "hermes", '<tool_call>{"name": "add", "arguments": {"a": 1', Found(calls=[("add", '{"a": 1')])
     ),
+    "hermes cut in a tag": Transcript("hermes", _hermes(ADD) + "\n<tool", Found(calls=[ADD])),
     "hermes cut before the name": Transcript("hermes", '<tool_call> {"na', Found('<tool_call> {"na')),
     "hermes no call": Transcript(
         "hermes", "a <tool_call> none </tool_call> b", Found("a <tool_call> none </tool_call> b")

@@ -61,6 +61,13 @@ def tiny(tiny_folder: Path) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="session")
+def default() -> Iterator[Served]:
+    """The default model, for judges that want sense."""
+    with octavo_serve("--served-model-name", MODEL, "--max-model-len", "2048", "--threads", "1") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def float32(float32_folder: Path) -> Iterator[Served]:
     """The default model in float32 throughout, for judges of the numbers."""
     with octavo_serve(

@@ -2,20 +2,16 @@
 
 import os
 
+import pytest
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 
-# The form of an answer is kept whatever the model says; that it ends in time takes one that can speak.
-SPEAKS = os.environ.get("JUDGED_SPEAKS") == "1"
-
 
 class TestServed(ChatModelIntegrationTests):
-    has_tool_calling = False
-    has_tool_choice = False
-    has_structured_output = SPEAKS
-    supports_json_mode = (
-        False  # whether an answer has the keys that the prompt asks for is the model's own affair
-    )
+    has_tool_calling = True
+    has_tool_choice = True
+    has_structured_output = True
+    supports_json_mode = True
 
     @property
     def chat_model_class(self):
@@ -23,16 +19,26 @@ class TestServed(ChatModelIntegrationTests):
 
     @property
     def chat_model_params(self):
+        """Greedy, with a penalty that keeps a small model out of loops."""
         return {
             "base_url": os.environ["JUDGED_URL"],
             "model": os.environ["JUDGED_MODEL"],
             "api_key": "any",
-            "max_tokens": 300 if SPEAKS else 32,
+            "max_tokens": 300,
             "temperature": 0,
             "stream_usage": True,
-            **({"frequency_penalty": 1.0} if SPEAKS else {}),
+            "frequency_penalty": 0.4,
+            "extra_body": {"parallel_tool_calls": False},
         }
 
-    @property
-    def structured_output_kwargs(self):
-        return {"method": "json_schema"}
+    @pytest.mark.xfail(reason="asks for two keys in words alone; the model nests them")
+    def test_json_mode(self, model):
+        super().test_json_mode(model)
+
+    @pytest.mark.xfail(reason="the model was not trained to call a tool that it may also leave")
+    def test_agent_loop(self, model):
+        super().test_agent_loop(model)
+
+    @pytest.mark.xfail(reason="the model does not copy Japanese")
+    def test_unicode_tool_call_integration(self, model):
+        super().test_unicode_tool_call_integration(model)

@@ -25,7 +25,38 @@ async function fails(promise, status, code) {
   throw new Error("it did not fail");
 }
 
+const tools = [
+  {
+    type: "function",
+    function: {
+      name: "add",
+      parameters: {
+        type: "object",
+        properties: { a: { type: "integer", minimum: 0, maximum: 9 }, b: { type: "integer", minimum: 0, maximum: 9 } },
+        required: ["a", "b"],
+      },
+    },
+  },
+];
+const call = { ...ask, tools, max_tokens: 60, tool_choice: "required", parallel_tool_calls: false };
+
 const checks = {
+  async tool_calls() {
+    const [choice] = (await client.chat.completions.create(call)).choices;
+    same([choice.finish_reason, choice.message.content], ["tool_calls", null]);
+    const { a, b } = JSON.parse(choice.message.tool_calls[0].function.arguments);
+    same([Number.isInteger(a), Number.isInteger(b)], [true, true]);
+    const final = await client.chat.completions.stream(call).finalChatCompletion();
+    same(final.choices[0].message.tool_calls[0].function, choice.message.tool_calls[0].function);
+    same(final.choices[0].finish_reason, "tool_calls");
+  },
+  async tool_runner() {
+    const seen = [];
+    const function_ = { ...tools[0].function, parse: JSON.parse, function: ({ a, b }) => (seen.push(a + b), a + b) };
+    const named = { type: "function", function: { name: "add" } };
+    const runner = client.chat.completions.runTools({ ...call, tool_choice: named, tools: [{ type: "function", function: function_ }] });
+    same([(await runner.finalFunctionToolCall()).name, seen.length], ["add", 1]);
+  },
   async whole() {
     const answer = await client.chat.completions.create(ask);
     same([answer.choices[0].finish_reason, answer.usage.completion_tokens], ["length", 6]);

@@ -16,7 +16,7 @@ from octavo_gateway.api.tools import ToolUse
 from octavo_gateway.protocol.tools import FunctionDefinition
 
 MAX_CALLS = 16  # in an answer that has a form
-_ROOTS = ("$ref", "anyOf", "oneOf", "allOf", "enum", "const")
+_ROOTS = ("$ref", "anyOf", "oneOf", "allOf", "enum", "const", "patternProperties")
 _MARK = re.compile(r"(<\|[^|]*\|>|\[/?[A-Z_]+\]|</?[a-z_]+>)")
 _ANY = "/(?s:.*)/"
 _FINAL = "<|channel|>final<|message|>"
@@ -139,11 +139,12 @@ def _call(index: int, function: FunctionDefinition, format: ToolFormat, thoughts
 
 def _arguments(function: FunctionDefinition) -> str:
     where = f"the parameters of {function.name}"
-    given: dict[str, Any] = function.parameters or {"properties": {}, "additionalProperties": False}
+    given: dict[str, Any] = function.parameters or {"properties": {}}
     if given.get("type", "object") != "object":
         raise InvalidArgumentError(f"{where} must have the type object", param="grammar")
     if not any(key in given for key in _ROOTS):
-        given = {**given, "type": "object"}
+        # Nobody who declares parameters means others, too.
+        given = {"additionalProperties": False, **given, "type": "object"}
     try:
         return schema.prepared(given, schema.WHITESPACE)
     except OctavoError as e:

@@ -38,9 +38,11 @@ class TaggedJsonScanner:
             if inside.started:
                 return events
             text = self._text_of(inside)
+        elif self._calls.count:
+            return []  # blanks or the beginning of a tag behind the calls
         else:
             text = self._blanks.feed(self._opening.release())
-        return [Content(text + ("" if self._calls.count else self._blanks.release()))]
+        return [Content(text + self._blanks.release())]
 
     def _outside(self, text: str, events: list[Event]) -> str:
         before, opened, text = self._opening.feed(text)

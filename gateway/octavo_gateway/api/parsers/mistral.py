@@ -29,8 +29,10 @@ class MistralScanner:
 
     def finish(self) -> list[Event]:
         if self._state == self._text:
+            if self._calls.count:
+                return []  # blanks or the beginning of a marker behind the calls
             text = self._blanks.feed(self._opening.release())
-            return [Content(text + ("" if self._calls.count else self._blanks.release()))]
+            return [Content(text + self._blanks.release())]
         if self._state == self._list:
             events = self._listed.finish()
             return events if self._listed.started else [Content(_CALLS + self._listed.take_raw())]
