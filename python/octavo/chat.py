@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from octavo import checks
+from octavo.chat_content import content_texts
 from octavo.errors import InvalidArgumentError, ModelError, OctavoError
 from octavo.tokenizer import Tokenizer
 from octavo.tokenizer.control import ControlTokens
@@ -176,23 +177,7 @@ class ChatTemplate:
     def _prepare_content(self, content: Any, where: str) -> Any:
         if isinstance(content, str):
             return content
-        if not isinstance(content, list):
-            raise checks.invalid(where, content, "a string or a list of parts")
-        texts: list[str] = []
-        for i, part in enumerate(content):
-            if isinstance(part, str):
-                texts.append(part)
-                continue
-            kind = part.get("type", "text") if isinstance(part, dict) else None
-            text = part.get("refusal" if kind == "refusal" else "text") if isinstance(part, dict) else None
-            if kind not in ("text", "input_text", "output_text", "refusal"):
-                raise InvalidArgumentError(
-                    f"{where}[{i}].type must be 'text' for this model, got {kind!r}",
-                    param=f"{where}[{i}].type",
-                )
-            if not isinstance(text, str):
-                raise checks.invalid(f"{where}[{i}].text", text, "a string")
-            texts.append(text)
+        texts = content_texts(content, where)
         if not self.takes_parts:
             return "\n".join(texts)
         return [{"type": "text", "text": text} for text in texts]

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from octavo.chat_content import content_texts
+
 _INTRODUCTION = (
     "You have functions that you can call. Each line between the tags describes one, its parameters as a JSON "
     "schema:\n<tools>\n{tools}\n</tools>\nTo call one, answer with its name and a JSON object of arguments, "
@@ -51,15 +53,16 @@ def with_tools_in_text(
     """
     out: list[dict[str, Any]] = []
     results: list[str] = []
-    for message in messages:
+    for i, message in enumerate(messages):
+        where = f"messages[{i}].content"
         if message.get("role") == "tool":
-            results.append(f"<tool_response>\n{_text(message.get('content'))}\n</tool_response>")
+            results.append(f"<tool_response>\n{_text(message.get('content'), where)}\n</tool_response>")
             continue
         _add_results(out, results)
         plain = {k: v for k, v in message.items() if k not in ("tool_calls", "tool_call_id")}
         calls = message.get("tool_calls") or []
         if calls:
-            texts = [_text(message.get("content")), *(_written(call, form) for call in calls)]
+            texts = [_text(message.get("content"), where), *(_written(call, form) for call in calls)]
             plain["content"] = "\n".join(text for text in texts if text)
         out.append(plain)
     _add_results(out, results)
@@ -96,10 +99,5 @@ def _written(call: Mapping[str, Any], form: CallForm) -> str:
     return form.write(form.name(function.get("name", "")), arguments)
 
 
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(
-        part if isinstance(part, str) else str(part.get("text") or part.get("refusal") or "")
-        for part in content or []
-    )
+def _text(content: Any, where: str = "content") -> str:
+    return content if isinstance(content, str) else "\n".join(content_texts(content or [], where))

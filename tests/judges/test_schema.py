@@ -14,7 +14,14 @@ from conftest import Judges
 pytestmark = pytest.mark.slow
 
 # Rules between fields that the schema does not tell: a 400 of a request that fits it names one of these.
-BETWEEN_FIELDS = {"best_of", "continue_final_message", "min_tokens", "response_format"}
+BETWEEN_FIELDS = {
+    "best_of",
+    "continue_final_message",
+    "min_tokens",
+    "response_format",
+    "tool_choice",
+    "tools",
+}
 
 
 def test_schemathesis(judges: Judges, tiny: Served, tmp_path: Path) -> None:

@@ -11,6 +11,11 @@ _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 _SWITCHES = ("enable_thinking", "thinking")
 
 
+def takes_effort(template: str, reasons: bool) -> bool:
+    """Whether any other effort than "none" means something: the model reasons, or its template asks for one."""
+    return reasons or "reasoning_effort" in template
+
+
 def effort_variables(effort: str | None, template: str, reasons: bool) -> dict[str, Any]:
     """What the template gets. A model that does not reason takes only "none".
 
@@ -27,6 +32,6 @@ def effort_variables(effort: str | None, template: str, reasons: bool) -> dict[s
         )
     if effort == "none":
         return {"reasoning_effort": effort, **dict.fromkeys(_SWITCHES, False)}
-    if not reasons and "reasoning_effort" not in template:
+    if not takes_effort(template, reasons):
         raise unsupported("reasoning_effort", "this model does not reason.")
     return {"reasoning_effort": effort}

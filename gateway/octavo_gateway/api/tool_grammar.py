@@ -18,6 +18,7 @@ from octavo_gateway.protocol.tools import FunctionDefinition
 MAX_CALLS = 16  # in an answer that has a form
 _ROOTS = ("$ref", "anyOf", "oneOf", "allOf", "enum", "const", "patternProperties")
 _MARK = re.compile(r"(<\|[^|]*\|>|\[/?[A-Z_]+\]|</?[a-z_]+>)")
+_BLANKS = r"(/[ \t\r\n]{1,8}/)?"  # behind a thought
 _ANY = "/(?s:.*)/"
 _FINAL = "<|channel|>final<|message|>"
 
@@ -43,16 +44,20 @@ class Thoughts:
             return _lark(start, rules)
         if format.name == HARMONY:
             analysis = self.literal("<|channel|>analysis<|message|>")
-            end = self.literal("<|end|><|start|>assistant")
-            return _lark(f"thought? {start}", [*rules, f"thought: {analysis} {_ANY} {end}"])
+            ends = self._ends("<|end|>", self.literal("<|start|>assistant"))
+            return _lark(f"thought? {start}", [*rules, f"thought: {analysis} thought_end", *ends])
         if self.opened or format.opened:
-            return _lark(start, rules).after(format.closing)
-        thought = [f"thought: {self.literal(format.opening)} thought_end /[ \\t\\r\\n]{{0,8}}/"]
-        if self.control(format.closing) is None:
-            thought.append(f"thought_end[suffix={json.dumps(format.closing)}]: {_ANY}")
-        else:
-            thought.append(f"thought_end: {_ANY} {self.literal(format.closing)}")
-        return _lark(f"thought? {start}", [*rules, *thought])
+            return _lark(f"{_BLANKS} {start}", rules).after(format.closing)
+        ends = self._ends(format.closing, _BLANKS)
+        return _lark(
+            f"thought? {start}", [*rules, f"thought: {self.literal(format.opening)} thought_end", *ends]
+        )
+
+    def _ends(self, mark: str, then: str) -> list[str]:
+        """The rules of anything up to a mark."""
+        if self.control(mark) is not None:
+            return [f"thought_end: {_ANY} {self.literal(mark)} {then}"]
+        return [f"thought_end: thought_text {then}", f"thought_text[suffix={json.dumps(mark)}]: {_ANY}"]
 
     def before_spec(self, spec: GrammarSpec) -> GrammarSpec:
         """The same for any grammar. One that is written out begins at once where no thought is certain."""
@@ -61,10 +66,10 @@ class Thoughts:
             return spec
         if format.name == HARMONY:
             return spec.after(_FINAL)
-        if self.opened or format.opened:
-            return spec.after(format.closing)
         term = _term(spec)
-        return spec if term is None else self.before(term, [])
+        if term is not None:
+            return self.before(term, [])
+        return spec.after(format.closing) if self.opened or format.opened else spec
 
     def literal(self, text: str) -> str:
         """The text as terms of a grammar, control tokens as such."""

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from octavo_gateway.api.context import ApiContext
+from octavo_gateway.api.reasoning import takes_effort
 from octavo_gateway.api.sampling import MAX_ITEMS
 from octavo_gateway.openapi.operations import ERRORS, OPERATIONS, Operation
 from octavo_gateway.protocol.errors import ErrorEnvelope
@@ -102,6 +103,8 @@ def _schemas(context: ApiContext) -> Json:
     for name in ("ChatCompletionRequest", "CompletionRequest"):
         _limit_generation(schemas[name]["properties"], context)
     _limit_prompt(schemas["CompletionRequest"]["properties"], context)
+    for name in ("ChatCompletionRequest", "TokenizeRequest"):
+        _limit_effort(schemas[name]["properties"], context)
     _one_of_prompt_and_messages(schemas["TokenizeRequest"])
     _content_by_role(schemas["ChatMessage"])
     _only_text_parts(schemas)
@@ -123,6 +126,11 @@ def _limit_generation(properties: Json, context: ApiContext) -> None:
         schema["maxProperties" if schema["type"] == "object" else "maxItems"] = limit
     for name in ("stop_token_ids", "allowed_token_ids"):
         _ids(_given(properties[name]), context)
+
+
+def _limit_effort(properties: Json, context: ApiContext) -> None:
+    if not takes_effort(context.engine.model.chat_template, context.reasoning_format is not None):
+        _given(properties["reasoning_effort"])["enum"] = ["none"]
 
 
 def _limit_prompt(properties: Json, context: ApiContext) -> None:
