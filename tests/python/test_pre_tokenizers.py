@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +105,12 @@ def different(plain: dict[str, Any], name: str, texts: list[str]) -> list[str]:
 
 def test_every_name_has_a_reference() -> None:
     assert set(known_names()) == set(REFERENCES)
+
+
+def test_every_name_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tokenizers.md").read_text()
+    table = page.partition("names of `tokenizer.ggml.pre`")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([^`]+)`", table)) == set(known_names())
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)

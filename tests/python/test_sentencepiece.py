@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import time
 import unicodedata
 from pathlib import Path
@@ -135,6 +136,24 @@ def test_text_equals_sentencepieces(trained: tuple[Any, dict[str, Any]]) -> None
         if table.strip_leading_space:
             data = data.removeprefix(b" ")
         assert data.decode() == text == tokenizer.decode(ids)
+
+
+def test_the_table_equals_the_decoder_for_any_ids(trained: tuple[Any, dict[str, Any]]) -> None:
+    """Characters spelt in bytes among any tokens; the library spoils whole runs of bytes that are no characters."""
+    sp, metadata = trained
+    tokenizer = from_gguf(metadata)
+    table, rng = tokenizer.byte_table, random.Random(8)
+    byte_ids = [sp.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+    others = [i for i in range(sp.get_piece_size()) if i not in set(byte_ids)]
+    for _ in range(500):
+        ids: list[int] = []
+        for _ in range(rng.randrange(1, 12)):
+            character = chr(rng.choice((rng.randrange(32, 0xD7FF), rng.randrange(0xE000, 0x10FFFF))))
+            ids += rng.choice(([byte_ids[b] for b in character.encode()], [rng.choice(others)]))
+        data = b"".join(table[i] for i in ids)
+        if table.strip_leading_space:
+            data = data.removeprefix(b" ")
+        assert data.decode() == tokenizer.decode(ids, skip_special_tokens=False)
 
 
 def test_control_tokens_in_messages_stay_text(trained: tuple[Any, dict[str, Any]]) -> None:
