@@ -9,6 +9,7 @@ from octavo_bench.gateway import command as gateway
 from octavo_bench.kernels import command as kernels
 from octavo_bench.memory import command as memory
 from octavo_bench.mock import command as mock
+from octavo_bench.models import command as models
 from octavo_bench.peers import command as peers
 from octavo_bench.serve import command as serve
 from octavo_bench.step import command as step
@@ -29,6 +30,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         ("gateway", gateway, "what the HTTP gateway costs per chunk and per request, with a stub engine"),
         ("structured", structured, "what structured output costs per token and in a full batch"),
         ("step", step, "where the time of one engine step goes, phase by phase"),
+        ("model", models, "write a model to measure with: random weights, or a GGUF file in another format"),
         ("peers", peers, "Octavo and other servers on the same workloads, in turn"),
     ):
         sub = benches.add_parser(

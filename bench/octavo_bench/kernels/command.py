@@ -17,6 +17,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compare", type=Path, metavar="FILE", help="exit with 1 on a regression against FILE"
     )
+    parser.add_argument(
+        "--baseline",
+        action="store_true",
+        help="compare with the committed figures of this instruction set and number of threads",
+    )
 
 
 def run(flags: argparse.Namespace) -> int:
@@ -32,6 +37,7 @@ def run(flags: argparse.Namespace) -> int:
             f"--only {flags.only!r} matches no kernel; there are {known}", param="only"
         )
     context = ops.Context(flags.threads, flags.isa)
+    before = report.baseline(context.isa, context.threads) if flags.baseline else flags.compare
     ceilings = _engine.measure_ceilings(context.isa, context.threads, 0.5)
     limits = ", ".join(f"{name} {value:.1f}" for name, value in ceilings.items())
     print(f"{context.threads} threads, {context.isa}; ceilings: " + limits)
@@ -47,10 +53,10 @@ def run(flags: argparse.Namespace) -> int:
             print(report.line(figure), flush=True)
     if flags.out:
         report.write(figures, ceilings, context.threads, context.isa, flags.out)
-    if flags.compare:
-        worse = report.regressions(figures, flags.compare)
+    if before:
+        worse = report.regressions(figures, before)
         for text in worse:
             print(text)
-        print(f"{len(worse)} regressions of more than 10 % against {flags.compare}")
+        print(f"{len(worse)} regressions of more than 10 % against {before}")
         return 1 if worse else 0
     return 0

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+from octavo.errors import InvalidArgumentError
 from octavo_bench.kernels.timing import Figure
 from octavo_bench.peers.report import machine
 
+BASELINES = Path(__file__).parents[2] / "baselines"  # of a checkout
 TOLERANCE = 0.10  # a share that fell by more than this is a regression
 
 
@@ -31,6 +33,17 @@ def write(
         "kernels": {f.key: {"rate": f.rate, "share": f.share, "error": f.error} for f in figures},
     }
     path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def baseline(isa: str, threads: int) -> Path:
+    """The committed figures of an instruction set and a number of threads."""
+    path = BASELINES / f"{isa}-{threads}.json"
+    if not path.is_file():
+        raise InvalidArgumentError(
+            f"there are no committed figures for {isa} with {threads} threads: write {path} with --out",
+            param="baseline",
+        )
+    return path
 
 
 def regressions(figures: Sequence[Figure], path: Path) -> list[str]:

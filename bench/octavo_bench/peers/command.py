@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="what Octavo and llama.cpp serve: a GGUF file")
+    parser.add_argument(
+        "--octavo-model", metavar="MODEL", help="what Octavo serves: a file or a folder; default: --model"
+    )
     parser.add_argument("--threads", type=int, default=2, help="threads for every peer")
     parser.add_argument("--rounds", type=int, default=5, help="rounds; figures are medians over them")
     parser.add_argument("--only", default="", help="rows to run: w1,w2,w3_cold,w3_warm,w4; empty: all")
@@ -27,9 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--openvino-python", metavar="PROGRAM", help="an interpreter with openvino_genai")
     parser.add_argument("--openvino-model", metavar="PATH", help="its model; default: --model")
     parser.add_argument("--transformers-python", metavar="PROGRAM", help="an interpreter with transformers")
-    parser.add_argument("--transformers-model", metavar="FOLDER", help="its model folder (float32)")
+    parser.add_argument("--transformers-model", metavar="FOLDER", help="its model folder")
     parser.add_argument("--vllm", metavar="PROGRAM", help="vLLM's command")
     parser.add_argument("--vllm-model", metavar="FOLDER", help="its model folder")
+    parser.add_argument("--dtype", default="float32", help="of vLLM and transformers: float32 or bfloat16")
     parser.add_argument("--short", action="store_true", help="W2 of 8 x (64 + 32), W3 of 8, W4 of 2 x 1,024")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write every round's figures as JSON")
 
@@ -39,7 +43,8 @@ def _peers(flags: argparse.Namespace, logs: Path) -> list[Peer]:
     from octavo_bench.peers.worker_peer import WorkerPeer
 
     t = str(flags.threads)
-    octavo = [sys.executable, "-m", "octavo", "serve", flags.model, "--port", "{port}", "--threads", t,
+    served = flags.octavo_model or flags.model
+    octavo = [sys.executable, "-m", "octavo", "serve", served, "--port", "{port}", "--threads", t,
               "--served-model-name", "octavo"]  # fmt: skip
     peers: list[Peer] = [HttpPeer("octavo", octavo, logs / "octavo.log", "octavo")]
     if flags.llama_server:
@@ -55,7 +60,7 @@ def _peers(flags: argparse.Namespace, logs: Path) -> list[Peer]:
             )
         )
     if flags.transformers_python:
-        arguments = [flags.transformers_model or flags.model, t]
+        arguments = [flags.transformers_model or flags.model, t, flags.dtype]
         script = "transformers_worker.py"
         peers.append(
             WorkerPeer("transformers", flags.transformers_python, script, arguments, logs / "tf.log")
@@ -67,13 +72,15 @@ def _peers(flags: argparse.Namespace, logs: Path) -> list[Peer]:
             "serve",
             model,
             "--dtype",
-            "float32",
+            flags.dtype,
             "--host",
             "127.0.0.1",
             "--port",
             "{port}",
         ]
-        peers.append(HttpPeer("vLLM", command, logs / "vllm.log", model))
+        # GiB of cache: enough for all rows.
+        env = {"VLLM_CPU_KVCACHE_SPACE": "4", "OMP_NUM_THREADS": t}
+        peers.append(HttpPeer("vLLM", command, logs / "vllm.log", model, env))
     return peers
 
 
@@ -83,6 +90,8 @@ def run(flags: argparse.Namespace) -> int:
     from octavo_bench.peers.rounds import ROWS, measure
     from octavo_bench.workloads import SHORT, Shape
 
+    if flags.dtype not in ("float32", "bfloat16"):
+        raise InvalidArgumentError(f"--dtype must be float32 or bfloat16, got {flags.dtype!r}", param="dtype")
     only = [name for name in flags.only.split(",") if name]
     known = [row.key for row in ROWS]
     for name in only:

@@ -1,4 +1,4 @@
-"""transformers' generate() on a padded batch as a worker: usage: transformers_worker.py FOLDER THREADS
+"""transformers' generate() on a padded batch as a worker: usage: transformers_worker.py FOLDER THREADS DTYPE
 
 Runs under an interpreter that has torch and transformers. One line of JSON in, one out.
 """
@@ -56,9 +56,9 @@ def generate(model, shots) -> list:
 
 
 def main() -> None:
-    folder, threads = sys.argv[1], int(sys.argv[2])
+    folder, threads, dtype = sys.argv[1], int(sys.argv[2]), getattr(torch, sys.argv[3])
     torch.set_num_threads(threads)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
     for line in sys.stdin:
         print(json.dumps({"records": generate(model, json.loads(line)["shots"])}), flush=True)
 
