@@ -62,7 +62,8 @@ def _stretches(model: LoadedModel, load: Load) -> tuple[Mapping[str, tuple[int, 
     waiting, running = set(), set()
     for shot in load.shots:
         params = SamplingParams(temperature=0.0, max_tokens=shot.max_tokens, ignore_eos=True)
-        waiting.add(model.submit(list(shot.prompt), params, channel))
+        assert not isinstance(shot.prompt, str)
+        waiting.add(model.submit(shot.prompt, params, channel))
     running |= waiting
     prefill: Mapping[str, tuple[int, int]] = {}
     while running:
