@@ -1,16 +1,25 @@
-"""response_format and structured_outputs of `octavo serve` with the default model."""
+"""response_format and structured_outputs of `octavo serve`, mostly with a model of noise that answers at once."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from served import Served, text_of
+from served import Served, octavo_serve, text_of
+
+
+@pytest.fixture(scope="module")
+def served(tiny_folder: Path) -> Iterator[Served]:
+    with octavo_serve(str(tiny_folder), "--max-model-len", "512", "--threads", "1") as server:
+        yield server
+
 
 POINT = {
     "type": "object",

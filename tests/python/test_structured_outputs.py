@@ -1,9 +1,11 @@
-"""Structured output of the default model through ``LLM``."""
+"""Structured output through ``LLM``, of a model of noise: what keeps the form is not the model."""
 
 from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -26,6 +28,12 @@ PERSON = {
     "additionalProperties": False,
 }
 PROMPT = "Describe a person as JSON: "
+
+
+@pytest.fixture(scope="module")
+def llm(tiny_folder: Path) -> Iterator[LLM]:
+    with LLM(str(tiny_folder), max_model_len=256, num_gpu_blocks_override=256, max_num_seqs=32) as running:
+        yield running
 
 
 def run(llm: LLM, params: list[SamplingParams] | SamplingParams, count: int = 1) -> list[Any]:
@@ -111,11 +119,10 @@ def test_company_siblings_and_the_cache_change_nothing(llm: LLM) -> None:
         assert [c.token_ids for c in a.outputs] == [c.token_ids for c in b.outputs]
 
 
-@pytest.mark.slow
-def test_preemption_changes_nothing() -> None:
+def test_preemption_changes_nothing(tiny_folder: Path) -> None:
     want = None
     for blocks in (256, 12):
-        with LLM(max_model_len=256, num_gpu_blocks_override=blocks, max_num_seqs=8) as llm:
+        with LLM(str(tiny_folder), max_model_len=256, num_gpu_blocks_override=blocks, max_num_seqs=8) as llm:
             params = [person(seed=s, max_tokens=60, ignore_eos=True) for s in range(5)]
             got = [o.outputs[0].token_ids for o in run(llm, params)]
             assert (llm.stats()["preemptions"] > 0) == (blocks == 12)
