@@ -1,6 +1,7 @@
 #include "sample/stages.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace octavo {
@@ -54,12 +55,14 @@ void apply_min_tokens(std::span<float> row, const SamplingParams& params, int32_
 
 void apply_mask(std::span<float> row, const uint32_t* bits) {
   for (size_t first = 0; first < row.size(); first += 32) {
-    const uint32_t word = bits[first / 32];
-    if (word == 0xFFFFFFFFu) continue;
     const size_t count = std::min<size_t>(32, row.size() - first);
-    for (size_t i = 0; i < count; ++i) {
-      if (!(word >> i & 1)) row[first + i] = kMasked;
+    const uint32_t inside = count == 32 ? 0xFFFFFFFFu : (1u << count) - 1;
+    uint32_t masked = ~bits[first / 32] & inside;
+    if (masked == inside) {  // most words of a narrow mask
+      std::fill_n(row.begin() + static_cast<std::ptrdiff_t>(first), count, kMasked);
+      continue;
     }
+    for (; masked != 0; masked &= masked - 1) row[first + static_cast<size_t>(std::countr_zero(masked))] = kMasked;
   }
 }
 

@@ -62,20 +62,18 @@ def measure(
     from octavo import SamplingParams
 
     common: dict[str, Any] = {"temperature": 1.0, "max_tokens": tokens, "ignore_eos": True}
-    structure = {"json": schema}
-    modes = {
-        "free": lambda seed: SamplingParams(seed=seed, **common),
-        "grammar": lambda seed: SamplingParams(seed=seed, structured_outputs=structure, **common),
+    held: dict[str, Any] = {**common, "structured_outputs": {"json": schema}}
+    modes: dict[str, dict[str, Any]] = {
+        "free": common,
+        "grammar": held,
         # A word that nobody says: with it forced text is sampled too.
-        "sampled": lambda seed: SamplingParams(
-            seed=seed, structured_outputs=structure, bad_words=["\u2603\u2603\u2603"], **common
-        ),
+        "sampled": {**held, "bad_words": ["\u2603\u2603\u2603"]},
     }
     best: dict[str, Rate] = {}
     outputs: list[list[int]] = []
     for round_ in range(rounds + 1):  # the first warms up
-        for name, make in modes.items():
-            rate, made = _run(llm, [make(1000 * round_ + i) for i in range(streams)])
+        for name, values in modes.items():
+            rate, made = _run(llm, [SamplingParams(seed=1000 * round_ + i, **values) for i in range(streams)])
             if name == "grammar":
                 outputs = made
             if round_ and (name not in best or rate.tokens_per_second > best[name].tokens_per_second):

@@ -93,8 +93,8 @@ def structural_tag(given: Any) -> GrammarSpec:
         )
     tags = []
     for one in structures:
-        begin = one.get("begin") if isinstance(one, dict) else None
-        trigger = next((t for t in triggers if isinstance(begin, str) and t and begin.startswith(t)), None)
+        begin = str(one.get("begin", "")) if isinstance(one, dict) else ""
+        trigger = next((t for t in triggers if isinstance(t, str) and t and begin.startswith(t)), None)
         if trigger is None or not isinstance(one.get("end", ""), str):
             raise InvalidArgumentError(
                 "structural_tag: each structure needs a begin that starts with a trigger, and an end that is a string",

@@ -86,7 +86,8 @@ class PythonVocabulary:
     def compile(self, kind: str, text: str) -> _engine.Grammar:
         from llguidance import LLMatcher, grammar_from
 
-        matcher = LLMatcher(self._tokenizer, grammar_from(kind, text), log_level=0)
+        form: Any = kind
+        matcher = LLMatcher(self._tokenizer, grammar_from(form, text), log_level=0)
         if matcher.is_error():
             raise InvalidArgumentError(matcher.get_error().split("\n<state>")[0], param="grammar")
         return _engine.python_grammar(matcher, self._vocab_size)
