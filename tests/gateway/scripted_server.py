@@ -24,7 +24,8 @@ def load() -> ScriptedEngine:
     if "load_error" in options:
         raise ModelError(options["load_error"], code="not_found", param="model")
     tokens = options.get("tokens", 3)
-    script = Script(steps=[([120], "x")] * tokens, step_seconds=options.get("step_seconds", 0.0))
+    pace = {name: options.get(name, 0.0) for name in ("step_seconds", "first_step_seconds")}
+    script = Script(steps=[([120], "x")] * tokens, **pace)
     return ScriptedEngine(script, model=ModelInfo("scripted", 4096, {}, {"num_blocks": 64}))
 
 

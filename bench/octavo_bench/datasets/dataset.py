@@ -91,6 +91,11 @@ class DatasetOptions:
         return self.name in ("sharegpt", "custom", *TRACES)
 
     @property
+    def sends_text(self) -> bool:
+        """Whether prompts are text rather than token ids."""
+        return self.text or self.name in ("sharegpt", "custom")
+
+    @property
     def timed(self) -> bool:
         """Whether the file says when requests arrive."""
         return self.name in TRACES

@@ -10,6 +10,7 @@ import aiohttp
 
 from octavo.errors import OctavoError
 from octavo_bench.client import Load, Shot, Target, run_load
+from octavo_bench.datasets.prompts import Prompt
 
 PATIENCE = 30.0
 
@@ -57,14 +58,13 @@ async def wait_until_ready(
             await asyncio.sleep(0.25)
 
 
-async def check(target: Target, known: list[str] | None) -> None:
-    """Sends one small request and raises ``OctavoError`` where it is not answered."""
-    shot = Shot(0.0, "Hi" if target.chat else [500, 501, 502, 503], 1)
-    (record,) = await run_load(target, Load([shot]))
+async def check(target: Target, known: list[str] | None, prompt: Prompt) -> None:
+    """Asks for one token behind a short prompt and raises ``OctavoError`` where it is not answered."""
+    (record,) = await run_load(target, Load([Shot(0.0, prompt, 1)]))
     if record.ok:
         return
     if known and target.model not in known and (record.failure or "").startswith("HTTP 4"):
         raise OctavoError(
             f"{target.root} has no model {target.model!r}; it has {', '.join(known)}", param="model"
         )
-    raise OctavoError(f"{target.url} does not answer a request of four tokens: {record.error}")
+    raise OctavoError(f"{target.url} does not answer a small request: {record.error}")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from octavo.errors import OctavoError
 from octavo_bench.client import Target
+from octavo_bench.datasets.prompts import PromptMaker
 from octavo_bench.serve.plan import Plan
 from octavo_bench.serve.preflight import check, wait_until_ready
 from octavo_bench.serve.run import INTERRUPTED, RunResult, measure
@@ -15,13 +16,15 @@ from octavo_bench.serve.schedule import Traffic
 async def ready_targets(plan: Plan) -> list[Target]:
     """The plan's servers with their models' names, each of which has answered a small request."""
     targets = []
+    options = plan.dataset
+    prompt = PromptMaker(plan.seed, text=options.sends_text, vocab_size=options.vocab_size).draw(4)
     for target in plan.targets:
         known = await wait_until_ready(target.root, target.headers, target.verify_tls, plan.ready_timeout)
         if not target.model:
             if not known:
                 raise OctavoError(f"{target.root} lists no models: name one with --model", param="model")
             target = replace(target, model=known[0])
-        await check(target, known)
+        await check(target, known, prompt)
         targets.append(target)
     return targets
 
