@@ -132,6 +132,18 @@ class ChatTemplate:
         return "probe" in self._probe([{"role": "user", "content": "-"}], [tool])
 
     @cached_property
+    def writes_calls(self) -> bool:
+        """Whether the template writes calls of earlier answers, found out by trying."""
+        call = {
+            "id": "probe1234",
+            "type": "function",
+            "function": {"name": "probe", "arguments": {"probe": 1}},
+        }
+        said = {"role": "assistant", "content": "", "tool_calls": [call]}
+        result = {"role": "tool", "tool_call_id": "probe1234", "content": "-"}
+        return "probe" in self._probe([{"role": "user", "content": "-"}, said, result], None)
+
+    @cached_property
     def takes_system(self) -> bool:
         """Whether the template writes a system message, found out by trying."""
         return "probe" in self._probe(

@@ -108,28 +108,32 @@ class LLM:
             messages: a list of ``{"role", "content"}`` maps, or a list of such lists.
             sampling_params, use_tqdm, lora_request: as in ``generate``.
             chat_template: Jinja source in place of the model's.
-            add_generation_prompt, continue_final_message, tools, chat_template_kwargs: see
+            tools: functions that may be called, as OpenAI describes them. A template that knows no tools gets them
+                in the system message.
+            add_generation_prompt, continue_final_message, chat_template_kwargs: see
                 ``octavo.chat.ChatTemplate.render``.
         """
         from octavo.chat import ChatTemplate
+        from octavo.tool_prompt import fitted
 
         no_adapter(lora_request)
         template = self.model.chat_template
         if chat_template is not None:
             template = ChatTemplate(self.model.require_tokenizer("messages"), chat_template)
         conversations = messages if messages and isinstance(messages[0], (list, tuple)) else [messages]
+        fits = [fitted(template, conversation, tools or ()) for conversation in conversations]
         ready = [
             Prompt(
                 None,
                 template.encode(
                     conversation,
-                    tools=tools,
+                    tools=described or None,
                     add_generation_prompt=add_generation_prompt,
                     continue_final_message=continue_final_message,
                     **(chat_template_kwargs or {}),
                 ),
             )
-            for conversation in conversations
+            for conversation, described in fits
         ]
         for prompt in ready:
             prompt.text = template.tokenizer.decode(prompt.ids, skip_special_tokens=False)

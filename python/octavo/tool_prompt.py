@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from octavo import checks
 from octavo.chat_content import content_texts
+
+if TYPE_CHECKING:
+    from octavo.chat import ChatTemplate
 
 _INTRODUCTION = (
     "You have functions that you can call. Each line between the tags describes one, its parameters as a JSON "
@@ -36,6 +40,24 @@ class CallForm:
 HERMES = CallForm('<tool_call>\n{"name": ', ', "arguments": ', "}\n</tool_call>")
 
 
+def fitted(
+    template: ChatTemplate,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]],
+    form: CallForm = HERMES,
+) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
+    """Messages and tools for ``template``: what it does not know of tools is in the messages as text."""
+    used = any(
+        isinstance(message, Mapping) and (message.get("role") == "tool" or message.get("tool_calls"))
+        for message in messages
+    )
+    if (tools or used) and not template.takes_tools:
+        return with_tools_in_text(messages, tools, form, has_system=template.takes_system), ()
+    if used and not template.writes_calls:
+        return with_tools_in_text(messages, (), form), tools
+    return messages, tools
+
+
 def with_tools_in_text(
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]],
@@ -61,6 +83,8 @@ def with_tools_in_text(
         _add_results(out, results)
         plain = {k: v for k, v in message.items() if k not in ("tool_calls", "tool_call_id")}
         calls = message.get("tool_calls") or []
+        if not isinstance(calls, (list, tuple)) or not all(isinstance(call, Mapping) for call in calls):
+            raise checks.invalid(f"messages[{i}].tool_calls", calls, "a list of tool calls")
         if calls:
             texts = [_text(message.get("content"), where), *(_written(call, form) for call in calls)]
             plain["content"] = "\n".join(text for text in texts if text)

@@ -12,7 +12,7 @@ from octavo.errors import InvalidArgumentError
 from octavo.loading import LoadedModel, load
 from octavo.structured.vocabulary import problem
 from octavo.tokenizer import Tokenizer
-from octavo.tool_prompt import HERMES, CallForm, with_tools_in_text
+from octavo.tool_prompt import HERMES, CallForm, fitted
 from octavo_gateway.api.engine import ModelInfo
 
 if TYPE_CHECKING:
@@ -71,9 +71,7 @@ class ServedTokenizer:
                 param="messages",
             )
         template = self._template
-        if not template.takes_tools and (tools or _has_tools(messages)):
-            messages = with_tools_in_text(messages, tools, call_form, has_system=template.takes_system)
-            tools = ()
+        messages, tools = fitted(template, messages, tools, call_form)
         try:
             return template.encode(
                 messages,
@@ -85,10 +83,6 @@ class ServedTokenizer:
             )
         except TypeError as e:
             raise InvalidArgumentError(f"chat_template_kwargs: {e}", param="chat_template_kwargs") from None
-
-
-def _has_tools(messages: Sequence[Mapping[str, Any]]) -> bool:
-    return any(message["role"] == "tool" or message.get("tool_calls") for message in messages)
 
 
 class ServedEngine:

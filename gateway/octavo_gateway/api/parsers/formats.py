@@ -182,7 +182,7 @@ _TOOLS_BY_TEMPLATE = (
     ("<|python_start|>", "pythonic"),
     ("func_name1(", "pythonic"),
     ("<|python_tag|>", "llama3_json"),
-    ('{"name": function name, "parameters":', "llama3_json"),
+    ("ipython", "llama3_json"),
 )
 _REASONING_BY_TEMPLATE = (("<|channel|>", HARMONY), ("[THINK]", "mistral"), ("<think>", "think"))
 
