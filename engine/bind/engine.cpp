@@ -24,7 +24,10 @@ DType kv_dtype(const std::string& name) {
   if (name == "f16" || name == "float16" || name == "auto") return DType::kF16;
   if (name == "f32" || name == "float32") return DType::kF32;
   if (name == "bf16" || name == "bfloat16") return DType::kBF16;
-  throw Error(ErrorCode::kUnsupported, "kv_dtype", cat("kv_dtype must be auto, f16, bf16 or f32, got '", name, "'"));
+  if (name == "int8") return DType::kI8;
+  if (name == "fp8") return DType::kF8E4M3;
+  throw Error(ErrorCode::kUnsupported, "kv_dtype",
+              cat("kv_dtype must be auto, f16, bf16, f32, fp8 or int8, got '", name, "'"));
 }
 
 // (bytes of a block, most blocks or 0 for no bound) of every KV group, in order.

@@ -31,6 +31,11 @@ nb::tuple kv_view(const Engine& engine, int layer, nb::handle owner) {
   }
   const Decoder::CachePlace& at = engine.host().decoder().cache_place(layer);
   const KvLayer place = engine.host().pools()[at.group]->layer(at.index);
+  if (has_kv_scales(place.dtype)) {
+    throw Error(
+        ErrorCode::kUnsupported, "kv_cache_dtype",
+        cat("a cache of ", dtype_name(place.dtype), " holds codes and scales: it cannot be viewed as a tensor"));
+  }
   const auto heads = static_cast<size_t>(config.kv_heads);
   const auto dim = static_cast<size_t>(config.head_dim);
   const auto slots = static_cast<size_t>(place.block_size);

@@ -21,6 +21,15 @@ struct KvGroup {
   size_t state_bytes = 0;  // kState: bytes per block
 };
 
+// A cache of 8 bits holds codes, and one scale for each slot and KV head that is written once with the token.
+constexpr bool has_kv_scales(DType dtype) { return dtype == DType::kI8 || dtype == DType::kF8E4M3; }
+// K or V of one KV head in a block: the elements, then the f32 scales of the slots. Where there are scales, a kF8E4M3
+// element stands for its value times 2^-8.
+constexpr size_t kv_head_bytes(DType dtype, int block_size, int dim) {
+  const size_t elements = static_cast<size_t>(block_size) * dim * dtype_size(dtype);
+  return elements + (has_kv_scales(dtype) ? block_size * sizeof(float) : 0);
+}
+
 // One layer's part of the pool. The layout inside a block is the backend's own; on the CPU
 // K is [kv_heads, k_dim, block_size] (one dimension of all slots is one vector) and V is [kv_heads, block_size, v_dim].
 struct KvLayer {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from octavo.tokenizer import Tokenizer
 
 KV_DTYPES = {"auto": "f16", "f16": "f16", "float16": "f16", "half": "f16", "bf16": "bf16", "bfloat16": "bf16",
-             "f32": "f32", "float32": "f32", "float": "f32"}  # fmt: skip
+             "f32": "f32", "float32": "f32", "float": "f32", "fp8": "fp8", "fp8_e4m3": "fp8", "int8": "int8"}  # fmt: skip
 ON_LOAD = ("q8", "q4")  # quantizations that are made while loading
 STORED = ("gguf", "gptq", "awq", "compressed-tensors", "fp8")  # those that a checkpoint may hold
 _DTYPES = ("auto", "float32", "float", "bfloat16", "float16", "half")
@@ -44,7 +44,8 @@ class EngineArgs:
         gpu_memory_utilization: share of the memory for weights and cache, above 0 to 1. On a CPU it is a share of the
             memory that is available within the control group.
         kv_cache_memory: the cache in bytes; wins over the share. ``num_gpu_blocks_override``: the cache in blocks.
-        kv_cache_dtype: "auto" (f16), "f16", "bf16" or "f32".
+        kv_cache_dtype: "auto" (f16), "f16", "bf16", "f32", or with 8 bits and a scale for each token and KV head "fp8"
+            (e4m3) or "int8".
         block_size: tokens per block, 8, 16 or 32.
         max_num_seqs, max_num_batched_tokens: most sequences and most tokens in one step.
         enable_chunked_prefill: False computes every prompt in one step.
@@ -115,7 +116,7 @@ class EngineArgs:
 
     def _check_choices(self) -> None:
         if self.kv_cache_dtype not in KV_DTYPES:
-            raise checks.invalid("kv_cache_dtype", self.kv_cache_dtype, "auto, f16, bf16 or f32")
+            raise checks.invalid("kv_cache_dtype", self.kv_cache_dtype, "auto, f16, bf16, f32, fp8 or int8")
         if str(self.dtype).removeprefix("torch.") not in _DTYPES:
             raise checks.invalid("dtype", self.dtype, f"one of {', '.join(_DTYPES)}")
         if self.quantization not in (None, *ON_LOAD, *STORED):

@@ -67,7 +67,7 @@ def test_harmless_keywords() -> None:
         ("quantization", "bitsandbytes"),
         ("dtype", "float8"),
         ("device", "cuda"),
-        ("kv_cache_dtype", "fp8"),
+        ("kv_cache_dtype", "fp8_e5m2"),
         ("block_size", 12),
         ("block_size", 16.0),
         ("max_model_len", 0),

@@ -66,10 +66,10 @@ class TileRunner {
  private:
   // Where the cache of a KV head begins.
   std::byte* keys(int kv_head) const {
-    return p_.cache.k + static_cast<size_t>(kv_head) * p_.cache.block_size * p_.k_dim * dtype_size(p_.cache.dtype);
+    return p_.cache.k + kv_head * kv_head_bytes(p_.cache.dtype, p_.cache.block_size, p_.k_dim);
   }
   std::byte* values(int kv_head) const {
-    return p_.cache.v + static_cast<size_t>(kv_head) * p_.cache.block_size * p_.v_dim * dtype_size(p_.cache.dtype);
+    return p_.cache.v + kv_head * kv_head_bytes(p_.cache.dtype, p_.cache.block_size, p_.v_dim);
   }
 
   // The first partition of a tile, as its first query sees it.
@@ -146,7 +146,7 @@ class TileRunner {
     t.ahead = ahead_;
 
     t.softcap = p_.softcap > 0.0f ? p_.softcap * kLog2E : 0.0f;
-    kernels_.partitions[static_cast<int>(cache.dtype)](t, first, last);
+    kernels_.partitions[kv_type_index(cache.dtype)](t, first, last);
   }
 
   float* slot(int64_t base, int count, const TileQuery& query, int index) const {

@@ -36,6 +36,22 @@ void finish(float m, float l, const float* o, const float* sink, int v_dim, floa
   for (; d < v_dim; ++d) out[d] = o[d] * factor;
 }
 
+// Multiplies the vectors [c0, c1) of a row by the scales that follow the `dim` elements of each slot in its block.
+template <class T>
+OCTAVO_INLINE void multiply_scales(float* row, const T* const* blocks, const PartitionView<T>& view, int dim, int c0,
+                                   int c1) {
+  const size_t elements = static_cast<size_t>(dim) * view.block_size;
+  for (int c = c0; c < c1; ++c) {
+    float scales[kLanes];
+    for (int n = 0; n < kLanes; n += 8) {  // a block is a multiple of eight
+      const int slot = c * kLanes + n;
+      const T* after = blocks[slot >> view.block_shift] + elements;
+      __builtin_memcpy(scales + n, reinterpret_cast<const float*>(after) + (slot & (view.block_size - 1)), 32);
+    }
+    store(row + c * kLanes, load(row + c * kLanes) * load(scales));
+  }
+}
+
 // Queries [i0, i0 + NQ) over the partition that starts at `start`.
 template <class T, int NQ>
 void query_block(const AttentionTile& t, const PartitionView<T>& view, Fetch& fetch, int i0, int start) {
@@ -57,13 +73,25 @@ void query_block(const AttentionTile& t, const PartitionView<T>& view, Fetch& fe
   const int ld = (t.v_dim + kLanes - 1) / kLanes * kLanes;
   score_range<T, NQ>(t.q + static_cast<size_t>(i0) * t.k_dim, view, fetch, first / kLanes, (last + kLanes - 1) / kLanes,
                      t.k_dim, s);
+  constexpr bool kScales = sizeof(T) == 1;
+  const auto vectors = [](int position) { return (position + kLanes - 1) / kLanes; };
+  const auto multiply = [&](int i, const T* const* blocks, int dim) {
+    multiply_scales(s + i * kPartition, blocks, view, dim, lo[i] / kLanes, vectors(hi[i]));
+  };
+  if constexpr (kScales) {
+    for (int i = 0; i < NQ; ++i) multiply(i, view.k, t.k_dim);
+  }
   float m[NQ], l[NQ];
   if (common_first == first && common_last == last) {
     softmax<NQ>(s, first, last, t.softcap, m, l);
+    if constexpr (kScales) {
+      for (int i = 0; i < NQ; ++i) multiply(i, view.v, t.v_dim);
+    }
     weigh_range<T, NQ>(s, view, fetch, first, last, t.v_dim, acc, ld, true);
   } else {
     for (int i = 0; i < NQ; ++i) {
       if (lo[i] < hi[i]) softmax<1>(s + i * kPartition, lo[i], hi[i], t.softcap, m + i, l + i);
+      if constexpr (kScales) multiply(i, view.v, t.v_dim);
     }
     // A value that a query does not see is not even multiplied by 0: it may be NaN. The edges go query by query.
     if (common_first > common_last) common_first = common_last = last;
@@ -160,7 +188,7 @@ void partitions(const AttentionTile& t, int first, int last) {
 }
 
 constexpr AttentionKernels kAttentionKernels = {
-    {partitions<float>, partitions<F16>, partitions<BF16>}, combine, finish};
+    {partitions<float>, partitions<F16>, partitions<BF16>, partitions<I8>, partitions<F8>}, combine, finish};
 
 }  // namespace
 }  // namespace octavo

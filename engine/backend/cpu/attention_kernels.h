@@ -29,8 +29,8 @@ struct AttentionTile {
   float* l = nullptr;            // [count]
   float* o = nullptr;            // [count, v_dim]
   float* scratch = nullptr;      // [attention_scratch(v_dim)]
-  const std::byte* k = nullptr;  // block b of this head at k + b * k_stride: [k_dim, block_size]
-  const std::byte* v = nullptr;  // block b of this head at v + b * v_stride: [block_size, v_dim]
+  const std::byte* k = nullptr;  // block b of this head at k + b * k_stride: [k_dim, block_size], scales
+  const std::byte* v = nullptr;  // block b of this head at v + b * v_stride: [block_size, v_dim], scales
   size_t k_stride = 0;
   size_t v_stride = 0;
   const int32_t* block_table = nullptr;
@@ -45,8 +45,8 @@ constexpr int attention_scratch(int v_dim) { return kQueryBlock * (128 + (v_dim 
 
 // The inner loops of one instruction set.
 struct AttentionKernels {
-  // Advances the states over partitions [first, last). One function per cache type: f32, f16, bf16.
-  void (*partitions[3])(const AttentionTile& tile, int first, int last);
+  // Advances the states over partitions [first, last). One function per cache type, see kv_type_index.
+  void (*partitions[5])(const AttentionTile& tile, int first, int last);
   // Appends the partial state (pm, pl, po) to (m, l, o): the one formula by which partitions combine.
   void (*combine)(float& m, float& l, float* o, float pm, float pl, const float* po, int v_dim);
   // out = o / l, the sink (in natural units, null: none) counted in l.

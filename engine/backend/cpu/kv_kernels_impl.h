@@ -55,7 +55,45 @@ void store_kv(const float* x, int dim, std::byte* out, size_t stride) {
   if (i < dim) store_strided<T>(x + i, dim - i, reinterpret_cast<std::byte*>(to + i), 1);
 }
 
-constexpr KvKernels kKvKernels{rotate, {store_kv<float>, store_kv<F16>, store_kv<BF16>}};
+// Nearest, ties to even; |x| <= 448.
+OCTAVO_INLINE uint8_t to_e4m3(float x) {
+  uint32_t u;
+  __builtin_memcpy(&u, &x, sizeof u);
+  const uint32_t sign = u >> 24 & 0x80;
+  u &= 0x7fffffff;
+  if (u < 0x3c800000u) {  // below 2^-6: multiples of 2^-9
+    float magnitude;
+    __builtin_memcpy(&magnitude, &u, sizeof u);
+    return static_cast<uint8_t>(sign | static_cast<uint32_t>(__builtin_rintf(magnitude * 512.0f)));
+  }
+  return static_cast<uint8_t>(sign | (((u + 0x7ffff + (u >> 20 & 1)) >> 20) - 960));
+}
+
+struct ToI8 {
+  static constexpr float kLimit = 127.0f, kUnit = 1.0f;
+  static OCTAVO_INLINE uint8_t convert(float x) { return static_cast<uint8_t>(static_cast<int>(__builtin_rintf(x))); }
+};
+struct ToF8 {
+  static constexpr float kLimit = 448.0f, kUnit = 256.0f;  // what the element lacks, see kv_head_bytes
+  static OCTAVO_INLINE uint8_t convert(float x) { return to_e4m3(x); }
+};
+
+template <class To>
+void store_scaled(const float* x, int dim, std::byte* out, size_t stride, float* scale) {
+  float max = 0.0f;
+  for (int i = 0; i < dim; ++i) {
+    const float magnitude = __builtin_fabsf(x[i]);
+    if (!(magnitude <= max)) max = magnitude;  // a NaN stays
+    if (max != max) break;
+  }
+  const float inverse = max > 1e-30f && max <= 3e38f ? To::kLimit / max : 0.0f;
+  *scale = max > 1e-30f || max != max ? max / To::kLimit * To::kUnit : 0.0f;
+  auto* to = reinterpret_cast<uint8_t*>(out);
+  for (int i = 0; i < dim; ++i) to[i * stride] = inverse == 0.0f ? 0 : To::convert(x[i] * inverse);
+}
+
+constexpr KvKernels kKvKernels{
+    rotate, {store_kv<float>, store_kv<F16>, store_kv<BF16>}, {store_scaled<ToI8>, store_scaled<ToF8>}};
 
 }  // namespace
 }  // namespace octavo

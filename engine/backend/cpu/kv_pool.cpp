@@ -4,7 +4,7 @@ namespace octavo::cpu {
 namespace {
 
 size_t side_bytes(const KvGroup& group, int block_size, int dim) {
-  return static_cast<size_t>(group.kv_heads) * dim * block_size * dtype_size(group.dtype);
+  return group.kv_heads * kv_head_bytes(group.dtype, block_size, dim);
 }
 
 // Block after block; in a block layer after layer, K before V. Pages are touched on first use, so resident memory grows

@@ -32,10 +32,22 @@ void rope_write_token(const Kernels& all, const RopeWriteParams& p, int t) {
   const KvLayer& cache = p.cache;
   const size_t size = cache.block_size, element = dtype_size(cache.dtype);
   const size_t block = p.slots[t] / size, offset = p.slots[t] % size;
-  const auto store = kernels.store[static_cast<int>(cache.dtype)];
-  // K: [kv_heads, k_dim, block_size]; V: [kv_heads, block_size, v_dim]
-  store(k, p.kv_heads * p.k_dim, cache.k + block * cache.k_stride + offset * element, size);
+  std::byte* keys = cache.k + block * cache.k_stride;
   std::byte* values = cache.v + block * cache.v_stride;
+  if (has_kv_scales(cache.dtype)) {
+    const auto store = kernels.store_scaled[kv_type_index(cache.dtype) - kv_type_index(DType::kI8)];
+    for (int h = 0; h < p.kv_heads; ++h) {
+      std::byte* key = keys + h * kv_head_bytes(cache.dtype, cache.block_size, p.k_dim);
+      std::byte* value = values + h * kv_head_bytes(cache.dtype, cache.block_size, p.v_dim);
+      store(k + h * p.k_dim, p.k_dim, key + offset, size, reinterpret_cast<float*>(key + size * p.k_dim) + offset);
+      store(v + h * p.v_dim, p.v_dim, value + offset * p.v_dim, 1,
+            reinterpret_cast<float*>(value + size * p.v_dim) + offset);
+    }
+    return;
+  }
+  const auto store = kernels.store[kv_type_index(cache.dtype)];
+  // K: [kv_heads, k_dim, block_size]; V: [kv_heads, block_size, v_dim]
+  store(k, p.kv_heads * p.k_dim, keys + offset * element, size);
   for (int h = 0; h < p.kv_heads; ++h) {
     store(v + h * p.v_dim, p.v_dim, values + (h * size + offset) * p.v_dim * element, 1);
   }
@@ -53,7 +65,8 @@ void rope_write(CpuQueue& queue, const Kernels& kernels, const RopeWriteParams& 
 void copy_blocks(CpuQueue& queue, const CopyBlocksParams& p) {
   const KvLayer& cache = p.cache;
   const size_t element = dtype_size(cache.dtype), size = cache.block_size;
-  const size_t k_head = p.k_dim * size * element, v_head = size * p.v_dim * element;
+  const size_t k_head = kv_head_bytes(cache.dtype, cache.block_size, p.k_dim);
+  const size_t v_head = kv_head_bytes(cache.dtype, cache.block_size, p.v_dim);
   // Split by head, so that in each head a later copy may read what an earlier one wrote.
   queue.pool().run(p.num_copies ? p.kv_heads : 0, [&](int head, int) {
     for (int c = 0; c < p.num_copies; ++c) {
@@ -64,8 +77,12 @@ void copy_blocks(CpuQueue& queue, const CopyBlocksParams& p) {
       for (int d = 0; d < p.k_dim; ++d) {
         std::memcpy(k_to + d * size * element, k_from + d * size * element, slots * element);
       }
-      std::memcpy(cache.v + dst * cache.v_stride + head * v_head, cache.v + src * cache.v_stride + head * v_head,
-                  slots * p.v_dim * element);
+      std::byte* v_to = cache.v + dst * cache.v_stride + head * v_head;
+      const std::byte* v_from = cache.v + src * cache.v_stride + head * v_head;
+      std::memcpy(v_to, v_from, slots * p.v_dim * element);
+      if (!has_kv_scales(cache.dtype)) continue;
+      std::memcpy(k_to + p.k_dim * size, k_from + p.k_dim * size, slots * sizeof(float));
+      std::memcpy(v_to + p.v_dim * size, v_from + p.v_dim * size, slots * sizeof(float));
     }
   });
 }

@@ -19,6 +19,12 @@ struct F16 {
 struct BF16 {
   uint16_t bits;
 };
+struct I8 {
+  int8_t code;
+};
+struct F8 {  // e4m3; reads as its value times 2^-8
+  uint8_t code;
+};
 
 OCTAVO_INLINE Vec splat(float x) { return _mm512_set1_ps(x); }
 OCTAVO_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
@@ -42,6 +48,7 @@ OCTAVO_INLINE __m512 widen(__m256i halves, BF16) {
 
 OCTAVO_INLINE Vec load(const float* p) { return _mm512_loadu_ps(p); }
 template <class T>
+  requires(sizeof(T) == 2)
 OCTAVO_INLINE Vec load(const T* p) {
   return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), T{});
 }
@@ -51,10 +58,28 @@ OCTAVO_INLINE Vec load(const float* low, const float* high) {
   return _mm512_castpd_ps(_mm512_insertf64x4(a, _mm256_castps_pd(_mm256_loadu_ps(high)), 1));
 }
 template <class T>
+  requires(sizeof(T) == 2)
 OCTAVO_INLINE Vec load(const T* low, const T* high) {
   const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(low));
   const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(high));
   return widen(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), T{});
+}
+OCTAVO_INLINE __m512 widen(__m128i bytes, I8) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)); }
+// The bits of an e4m3 value lie in a half's, whose exponent has another bias.
+OCTAVO_INLINE __m512 widen(__m128i bytes, F8) {
+  const __m256i sign_twice = _mm256_srai_epi16(_mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes), 8), 1);
+  return _mm512_cvtph_ps(_mm256_and_si256(sign_twice, _mm256_set1_epi16(static_cast<int16_t>(0xbf80))));
+}
+template <class T>
+  requires(sizeof(T) == 1)
+OCTAVO_INLINE Vec load(const T* p) {
+  return widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), T{});
+}
+template <class T>
+  requires(sizeof(T) == 1)
+OCTAVO_INLINE Vec load(const T* low, const T* high) {
+  const __m128i a = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(low));
+  return widen(_mm_unpacklo_epi64(a, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(high))), T{});
 }
 OCTAVO_INLINE void store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
 

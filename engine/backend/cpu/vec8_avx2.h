@@ -20,6 +20,12 @@ struct F16 {
 struct BF16 {
   uint16_t bits;
 };
+struct I8 {
+  int8_t code;
+};
+struct F8 {  // e4m3; reads as its value times 2^-8
+  uint8_t code;
+};
 
 OCTAVO_INLINE Vec splat(float x) { return _mm256_set1_ps(x); }
 OCTAVO_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
@@ -41,6 +47,15 @@ OCTAVO_INLINE Vec load(const F16* p) { return _mm256_cvtph_ps(_mm_loadu_si128(re
 OCTAVO_INLINE Vec load(const BF16* p) {
   const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+OCTAVO_INLINE Vec load(const I8* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+// The bits of an e4m3 value lie in a half's, whose exponent has another bias.
+OCTAVO_INLINE Vec load(const F8* p) {
+  const __m128i bytes = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m128i sign_twice = _mm_srai_epi16(_mm_slli_epi16(bytes, 8), 1);
+  return _mm256_cvtph_ps(_mm_and_si128(sign_twice, _mm_set1_epi16(static_cast<int16_t>(0xbf80))));
 }
 OCTAVO_INLINE void store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 OCTAVO_INLINE void store(F16* p, Vec v) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 
+#include "tensor/float8.h"
 #include "tensor/half.h"
 
 // Eight floats on whatever the compiler's target has. Same names as vec8_avx2.h; a multiply-add rounds twice.
@@ -18,6 +19,12 @@ struct F16 {
 };
 struct BF16 {
   uint16_t bits;
+};
+struct I8 {
+  int8_t code;
+};
+struct F8 {  // e4m3; reads as its value times 2^-8
+  uint8_t code;
 };
 
 OCTAVO_INLINE Vec splat(float x) { return Vec{x, x, x, x, x, x, x, x}; }
@@ -55,6 +62,16 @@ OCTAVO_INLINE Vec load(const F16* p) {
   return reinterpret_cast<Vec>(finite | special | ((h & 0x8000) << 16));
 }
 OCTAVO_INLINE Vec load(const BF16* p) { return reinterpret_cast<Vec>(widen(&p->bits) << 16); }
+OCTAVO_INLINE Vec load(const I8* p) {
+  Vec v;
+  for (int i = 0; i < 8; ++i) v[i] = p[i].code;
+  return v;
+}
+OCTAVO_INLINE Vec load(const F8* p) {
+  Vec v;
+  for (int i = 0; i < 8; ++i) v[i] = e4m3_to_f32(p[i].code) * 0x1p-8f;
+  return v;
+}
 OCTAVO_INLINE void store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof v); }
 OCTAVO_INLINE void store(F16* p, Vec v) {
   for (int i = 0; i < 8; ++i) p[i].bits = f32_to_f16(v[i]);

@@ -59,7 +59,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         type=memory_size,
         help="size of the cache in bytes (K, M, G, KiB, MiB, GiB)",
     )
-    group.add_argument("--kv-cache-dtype", default="auto", help="auto (f16), f16, bf16 or f32")
+    group.add_argument("--kv-cache-dtype", default="auto", help="auto (f16), f16, bf16, f32, fp8 or int8")
     group.add_argument("--block-size", type=int, default=16, help="tokens per cache block: 8, 16 or 32")
     group.add_argument("--max-num-seqs", type=int, default=256, help="most sequences in one step")
     group.add_argument("--max-num-batched-tokens", type=int, default=512, help="most tokens in one step")

@@ -16,7 +16,8 @@ from octavo.models.config import from_hugging_face
 from octavo.models.gguf import from_gguf
 
 DENSE = ("f32", "f16", "bf16")
-KV_DTYPE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+KV_DTYPE_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+_KV_SCALE_BYTES = {"fp8": 4, "int8": 4}  # of each token and KV head, for K and for V
 
 
 @dataclass(frozen=True)
@@ -140,8 +141,7 @@ def describe(checkpoint: Checkpoint, kv_dtype: str = "f16") -> ModelInfo:
         kv_bytes_per_token=2
         * config.num_layers
         * config.kv_heads
-        * config.head_dim
-        * KV_DTYPE_BYTES[kv_dtype],
+        * (config.head_dim * KV_DTYPE_BYTES[kv_dtype] + _KV_SCALE_BYTES.get(kv_dtype, 0)),
         windows=dict(sorted(windows.items())),
         file_bytes=checkpoint.weights.file_bytes,
     )
