@@ -205,6 +205,7 @@ def test_a_server_that_goes_away_ends_the_run_and_what_came_is_kept() -> None:
     assert summary.completed + summary.failed == 500
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_load_and_keep_its_order() -> None:
     async def go() -> None:
         async with served(paced(0.01, 0.0)) as target:
