@@ -113,12 +113,12 @@ def test_the_answer_has_the_documented_shape_and_no_text() -> None:
     run(scenario())
 
 
-def test_a_real_engine_says_why_each_request_waits(tiny_folder: Any) -> None:
+def test_a_real_engine_says_why_each_request_waits(smollm2: Any) -> None:
     """Two sequences at most and a long prompt for all: one leads, the others wait or share."""
 
     async def scenario() -> None:
         arguments = EngineArgs.from_kwargs(
-            {"model": str(tiny_folder), "max_model_len": 512, "max_num_seqs": 2, "threads": 1}
+            {"model": str(smollm2), "max_model_len": 512, "max_num_seqs": 2, "threads": 1}
         )
         engine = await asyncio.to_thread(lambda: ServedEngine(arguments))
         engine._engine.model.engine.inject_fault("hold", times=10_000, seconds=0.02)  # time to look
@@ -156,9 +156,9 @@ def test_a_real_engine_says_why_each_request_waits(tiny_folder: Any) -> None:
     run(scenario())
 
 
-def test_a_snapshot_of_an_engine_that_is_gone(tiny_folder: Any) -> None:
+def test_a_snapshot_of_an_engine_that_is_gone(smollm2: Any) -> None:
     async def scenario() -> None:
-        arguments = EngineArgs.from_kwargs({"model": str(tiny_folder), "max_model_len": 64, "threads": 1})
+        arguments = EngineArgs.from_kwargs({"model": str(smollm2), "max_model_len": 64, "threads": 1})
         engine = AsyncEngine(await asyncio.to_thread(load, arguments))
         assert (await engine.snapshot())["waiting"] == []
         engine.shutdown()
