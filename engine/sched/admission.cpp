@@ -238,7 +238,7 @@ WaitReason Scheduler::Impl::admit(StepSlot& slot) {
         for (int k = 0; k < cache.num_groups(); ++k) promised[k] += blocks_to_finish(g, k);
         break;
       case Admit::kFollows:  // holds nobody up
-        if (++followers >= config.max_seqs) return WaitReason::kSequenceLimit;
+        if (++followers >= config.max_seqs) return WaitReason::kNextStep;
         ++i;
         break;
       case Admit::kNoRoom:

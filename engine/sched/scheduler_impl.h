@@ -36,6 +36,7 @@ struct Scheduler::Impl {
   // snapshot.cpp
   SchedulerSnapshot snapshot() const;
   CacheGroupSnapshot group_snapshot(int group) const;
+  const SequenceGroup* computes_prefix_of(const SequenceGroup& g) const;
 
   // planner.cpp: who runs in the next step
   const StepPlan* plan();

@@ -51,6 +51,14 @@ CacheGroupSnapshot Scheduler::Impl::group_snapshot(int group) const {
   return out;
 }
 
+// The running request that `g` would follow if the next plan came to it, whether or not one has.
+const SequenceGroup* Scheduler::Impl::computes_prefix_of(const SequenceGroup& g) const {
+  if (!config.prefix_caching || g.prompt_logits) return nullptr;
+  int32_t common = config.block_size - 1;
+  const SequenceGroup* leader = find_leader(g, common);
+  return leader != nullptr && leader->branches[0]->planned < common ? leader : nullptr;
+}
+
 SchedulerSnapshot Scheduler::Impl::snapshot() const {
   SchedulerSnapshot out;
   out.block_size = config.block_size;
@@ -71,10 +79,9 @@ SchedulerSnapshot Scheduler::Impl::snapshot() const {
   for (const SequenceGroup* g : waiting) {
     WaitingRequest& w = out.waiting.emplace_back(
         WaitingRequest{g->id, g->prompt_size, g->width(), g->priority, g->preempted, WaitReason::kBehind, 0});
-    const auto leader = g->leader ? groups.find(*g->leader) : groups.end();
-    if (leader != groups.end() && leader->second->running) {
+    if (const SequenceGroup* leader = computes_prefix_of(*g)) {
       w.why = WaitReason::kPrefixLeader;
-      w.leader = leader->first;
+      w.leader = leader->id;
     } else if (!blocked) {
       w.why = g->arrival >= arrivals_seen ? WaitReason::kNextStep : admission_stop;
       blocked = w.why != WaitReason::kNextStep;

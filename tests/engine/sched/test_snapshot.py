@@ -127,15 +127,29 @@ def test_sequence_limit() -> None:
 
 
 def test_who_waits_for_a_prefix_names_the_leader_and_holds_nobody_up() -> None:
-    world = World()
+    world = World(max_tokens_per_step=64)
     leader = world.add([1] * 200, max_new=4)
     follower = world.add([1] * 200 + [2])
     other = world.add([3] * 20, max_new=4)
     world.step()
-    snapshot = world.scheduler.snapshot()
-    assert {r["id"] for r in snapshot["running"]} == {leader, other}
-    (shown,) = snapshot["waiting"]
-    assert (shown["id"], shown["reason"], shown["leader"]) == (follower, "prefix_in_flight", leader)
+    shown = world.scheduler.snapshot()["waiting"]
+    assert [(w["id"], w["reason"], w["leader"]) for w in shown] == [
+        (follower, "prefix_in_flight", leader),
+        (other, "token_budget", None),
+    ]
+    while world.scheduler.stats()["waiting"]:
+        assert "behind" not in reasons(world).values()
+        world.step()
+
+
+def test_who_has_followed_waits_for_a_seat_once_the_prefix_is_there() -> None:
+    world = World(max_seqs=2)
+    for _ in range(4):
+        world.add([1] * 200, max_new=9)
+    world.step()
+    assert list(reasons(world).values()) == ["next_step"] * 3
+    world.step()
+    assert list(reasons(world).values()) == ["sequence_limit", "behind"]
 
 
 def test_branches_share_the_blocks_of_their_prompt() -> None:
