@@ -36,14 +36,17 @@ OCTAVO_INLINE void store(BF16* p, Vec v) {
 template <class T>
 void store_strided(const float* x, int dim, std::byte* out, size_t stride) {
   T* to = reinterpret_cast<T*>(out);
-  for (int i = 0; i < dim; i += 8) {
-    const int n = dim - i < 8 ? dim - i : 8;
-    float part[8] = {};
-    T converted[8];
-    for (int j = 0; j < n; ++j) part[j] = x[i + j];
-    store(converted, load(part));
-    for (int j = 0; j < n; ++j) to[(i + j) * stride] = converted[j];
+  T converted[8];
+  int i = 0;
+  for (; i + 8 <= dim; i += 8, to += 8 * stride) {
+    store(converted, load(x + i));
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) to[j * stride] = converted[j];
   }
+  float part[8] = {};
+  for (int j = 0; j < dim - i; ++j) part[j] = x[i + j];
+  store(converted, load(part));
+  for (int j = 0; j < dim - i; ++j) to[j * stride] = converted[j];
 }
 
 template <class T>

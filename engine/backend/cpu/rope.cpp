@@ -16,6 +16,22 @@ void norm_heads(const RowKernels& kernels, const RopeWriteParams& p, float* x, i
   for (int i = 0; i < runs; ++i) kernels.rms_norm(x + i * width, weight, p.norm_eps, width, x + i * width);
 }
 
+// Asks for the cache lines that the write of token t touches: one token reaches every line of its block's keys.
+void prefetch_slot(const RopeWriteParams& p, int t) {
+  constexpr size_t kLine = 64;
+  const KvLayer& cache = p.cache;
+  const size_t size = cache.block_size, element = dtype_size(cache.dtype);
+  if (p.slots[t] < 0 || (t > 0 && p.slots[t - 1] >= 0 && p.slots[t - 1] / size == p.slots[t] / size)) return;
+  const size_t block = p.slots[t] / size, offset = p.slots[t] % size;
+  const std::byte* keys = cache.k + block * cache.k_stride;
+  const size_t key_bytes = p.kv_heads * p.k_dim * size * element, value_bytes = p.v_dim * element;
+  for (size_t i = 0; i < key_bytes; i += kLine) __builtin_prefetch(keys + i, 1);
+  const std::byte* values = cache.v + block * cache.v_stride + offset * value_bytes;
+  for (int h = 0; h < p.kv_heads; ++h, values += size * value_bytes) {
+    for (size_t i = 0; i < value_bytes; i += kLine) __builtin_prefetch(values + i, 1);
+  }
+}
+
 void rope_write_token(const Kernels& all, const RopeWriteParams& p, int t) {
   const KvKernels& kernels = all.kv;
   float* q = p.q + t * p.ldq;
@@ -58,7 +74,12 @@ void rope_write_token(const Kernels& all, const RopeWriteParams& p, int t) {
 void rope_write(CpuQueue& queue, const Kernels& kernels, const RopeWriteParams& p) {
   queue.pool().run((p.num_tokens + kTokensPerTile - 1) / kTokensPerTile, [&](int tile, int) {
     const int end = std::min(p.num_tokens, (tile + 1) * kTokensPerTile);
-    for (int t = tile * kTokensPerTile; t < end; ++t) rope_write_token(kernels, p, t);
+    const int first = tile * kTokensPerTile;
+    prefetch_slot(p, first);
+    for (int t = first; t < end; ++t) {
+      if (t + 1 < end) prefetch_slot(p, t + 1);
+      rope_write_token(kernels, p, t);
+    }
   });
 }
 
