@@ -244,3 +244,39 @@ def test_sentencepiece_vocabularies_force_only_what_they_merge(kind: str, forces
     assert json.loads(b"".join(map(tokenizer.token_bytes, ids))) == {"naïve": "日本"}
     assert compiler.vocabulary.forces is forces  # type: ignore[attr-defined]
     compiler.close()
+
+
+def test_no_token_holds_the_marker_and_the_beginning_of_the_document(llm: LLM) -> None:
+    """A token such as `>{` would hide the brace from the grammar."""
+    tokenizer, vocab = llm.get_tokenizer(), llm.model.vocab_size
+    constraint = llm.model.grammars.compile(GrammarSpec("regex", "[a-z]+").after(">")).native.start()
+    free = constraint.fill_mask(vocab)
+    allowed = {tokenizer.token_bytes(i) for i in range(vocab) if free[i // 32] >> (i % 32) & 1}
+    assert {b">", b"x"} <= allowed and not any(
+        b">" in t and t[t.index(b">") + 1 :].strip() for t in allowed
+    )
+
+
+def test_the_async_engine_compiles_off_its_loop(llm: LLM) -> None:
+    import asyncio
+
+    from octavo import AsyncEngine, StructuredOutputsParams
+
+    async def scenario() -> list[str]:
+        engine = AsyncEngine(llm.model)
+        params = SamplingParams(
+            seed=4, max_tokens=20, structured_outputs=StructuredOutputsParams(choice=["north", "south"])
+        )
+
+        async def one() -> str:
+            async for output in engine.generate(PROMPT, params):
+                text = output.outputs[0].text
+            return text
+
+        with pytest.raises(InvalidArgumentError, match="not"):
+            async for _ in engine.generate(PROMPT, SamplingParams(structured_outputs={"json": {"not": {}}})):
+                pass
+        return list(await asyncio.gather(*(one() for _ in range(4))))
+
+    texts = asyncio.run(scenario())
+    assert len(set(texts)) == 1 and texts[0] in ("north", "south")
