@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from octavo_gateway.api.engine import Delta
-from octavo_gateway.api.parsers.events import Calls, Event, Scanner, joined
+from octavo_gateway.api.parsers.events import Calls, Event, Reasoning, Scanner, joined
 from octavo_gateway.api.parsers.formats import HARMONY, TOOL_FORMATS, ReasoningFormat, ToolFormat
 from octavo_gateway.api.parsers.harmony import HarmonyScanner
 from octavo_gateway.api.parsers.think import PlainScanner, ThinkScanner
@@ -76,7 +76,8 @@ class AnswerParser:
         text = delta.text
         for at in range(0, len(text), _PIECE):
             events += self._scanner.feed(text[at : at + _PIECE])
-        if self._counts and (before or (thinker is not None and thinker.thinking)):
+        thought = before or (thinker is not None and thinker.thinking)
+        if self._counts and (thought or any(isinstance(event, Reasoning) for event in events)):
             self.reasoning_tokens += len(delta.token_ids)
         if delta.finish is not None:
             events += self._scanner.finish()
