@@ -132,6 +132,7 @@ def from_hugging_face(
     set_rope(fields, out)
     family.set_traits(out, gguf=False)
     family.read(fields, out)
+    drop_wide_windows(out)
     for name in set(_NEUTRAL).intersection(fields.unread()):
         fields.only(name, _NEUTRAL[name], None)
     _token_ids(out, fields, Fields(generation or {}, "generation_config.json"))
@@ -139,6 +140,15 @@ def from_hugging_face(
     if unknown := fields.unread():
         warnings.warn(f"{source}: fields unknown to octavo are not used: {', '.join(unknown)}", stacklevel=2)
     return out
+
+
+def drop_wide_windows(config: _engine.ModelConfig) -> None:
+    """A window that no text outgrows is none."""
+    layers = config.layers
+    for layer in layers:
+        if layer.window >= config.max_positions:
+            layer.window = 0
+    config.layers = layers
 
 
 def _token_ids(out: _engine.ModelConfig, fields: Fields, generation: Fields) -> None:

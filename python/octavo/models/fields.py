@@ -73,8 +73,14 @@ class Fields:
                 raise self.unsupported(name, f"has {v!r}; supported: {', '.join(map(repr, honoured))}")
         return value
 
-    def flags(self, name: str, size: int) -> list[bool]:
-        """A list of ``size`` zeros and ones; empty when missing."""
+    def flags(self, name: str, size: int, *, or_period: int | None = None) -> list[bool]:
+        """A list of ``size`` zeros and ones; empty when missing.
+
+        With ``or_period`` a number p may stand for it, ``or_period`` when missing: every p-th is 0, the others 1.
+        """
+        if or_period is not None and not isinstance(self.values.get(self._prefix + name), list):
+            period = self.integer(name, or_period)
+            return [(i + 1) % period != 0 for i in range(size)]
         value = self._list(name, size)
         for v in value:
             if v not in (0, 1):

@@ -7,7 +7,7 @@ from typing import Any
 
 from octavo import _engine
 from octavo.models import families
-from octavo.models.config import MAX_LAYERS, MAX_VOCAB, MAX_WIDTH
+from octavo.models.config import MAX_LAYERS, MAX_VOCAB, MAX_WIDTH, drop_wide_windows
 from octavo.models.fields import Fields
 from octavo.models.rope import yarn_attention_factor
 
@@ -75,6 +75,7 @@ def from_gguf(
     out.rope_interleaved = family.gguf_interleaved
     family.set_traits(out, gguf=True)
     family.read_gguf(fields, out)
+    drop_wide_windows(out)
     for name in set(_NEUTRAL).intersection(fields.unread()):
         fields.only(name, _NEUTRAL[name], None)
     fields.skip(_NO_EFFECT)

@@ -1,6 +1,7 @@
 """config.json and GGUF metadata become one description; what cannot be honoured is refused by name."""
 
 import json
+import math
 
 import pytest
 from transformers import LlamaConfig, MistralConfig
@@ -71,7 +72,7 @@ def test_a_mistral_may_have_a_window(given, windows):
     config = MistralConfig(**fields | {"architectures": ["MistralForCausalLM"]})
     described = json.loads(config.to_json_string(use_diff=False))
     del described["sliding_window"]
-    c = from_hugging_face(described | given)
+    c = from_hugging_face(described | {"max_position_embeddings": 8192} | given)
     assert (c.architecture, [layer.window for layer in c.layers]) == ("mistral", windows)
 
 
@@ -102,6 +103,96 @@ def test_a_mistral_may_have_a_window(given, windows):
 def test_what_cannot_be_honoured_is_refused_by_field_and_value(field, value, words):
     with pytest.raises(ModelError, match=words):
         from_hugging_face(llama() | {field: value})
+
+
+# What published models have in config.json, as far as it differs from LlamaConfig's small one above.
+_OLDER = {
+    "rope_scaling": None,
+    "rope_theta": 1e6,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.50.0",
+}
+_LONGROPE = {"type": "longrope", "short_factor": [1.0] * 6, "long_factor": [2.0] * 6}
+_YARN = {
+    "rope_type": "yarn",
+    "factor": 32.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "truncate": False,
+    "original_max_position_embeddings": 16,
+}
+PUBLISHED = {
+    "Gemma3ForCausalLM": {
+        "cache_implementation": "hybrid", "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
+        "rope_local_base_freq": 10000, "sliding_window": 64, "sliding_window_pattern": 2, "head_dim": 256,
+        "attn_logit_softcapping": None, "final_logit_softcapping": None, "hidden_act": None,
+    },
+    "Phi3ForCausalLM": {
+        "embd_pdrop": 0.0, "resid_pdrop": 0.0, "full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False,
+        "original_max_position_embeddings": 64, "partial_rotary_factor": 0.75, "rope_scaling": _LONGROPE,
+        "sliding_window": 262144,
+    },
+    "GptOssForCausalLM": {
+        "experts_per_token": 2, "num_experts_per_tok": 2, "num_local_experts": 4, "initial_context_length": 16,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "sliding_window": 128,
+        "output_router_logits": False, "router_aux_loss_coef": 0.9, "swiglu_limit": 7.0, "rope_scaling": _YARN,
+        "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
+        "attention_bias": True,
+    },
+    "Qwen2ForCausalLM": {"max_window_layers": 21, "sliding_window": 32768, "use_sliding_window": False},
+    "Qwen3MoeForCausalLM": {
+        "decoder_sparse_step": 1, "mlp_only_layers": [], "moe_intermediate_size": 32, "norm_topk_prob": True,
+        "num_experts": 8, "num_experts_per_tok": 2, "max_window_layers": 48, "sliding_window": None,
+        "use_sliding_window": False, "output_router_logits": False, "router_aux_loss_coef": 0.001,
+    },
+    "OlmoeForCausalLM": {
+        "clip_qkv": None, "norm_topk_prob": False, "num_experts": 8, "num_experts_per_tok": 2,
+        "output_router_logits": False, "router_aux_loss_coef": 0.01,
+    },
+    "SmolLM3ForCausalLM": {
+        "layer_types": ["full_attention"] * 3, "no_rope_layers": [1, 1, 0], "no_rope_layer_interval": 4,
+        "max_window_layers": 28, "sliding_window": None, "use_sliding_window": False, "pretraining_tp": 2,
+    },
+    "Glm4ForCausalLM": {"partial_rotary_factor": 0.5, "attention_bias": False, "eos_token_id": [1, 2, 3]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_config_of_the_older_style_is_read_without_a_word(name, recwarn):
+    base = llama()
+    del base["rope_parameters"]
+    c = from_hugging_face(base | _OLDER | {"architectures": [name], "head_dim": 16} | PUBLISHED[name])
+    assert not recwarn.list
+    windows = [layer.window for layer in c.layers]
+    if name == "Gemma3ForCausalLM":
+        assert windows == [64, 0, 64]
+        assert (c.rope.theta, c.local_rope.theta, c.attention_scale) == (1e6, 1e4, 1 / 16)
+    if name == "Phi3ForCausalLM":  # a window that no text outgrows is none
+        assert windows == [0, 0, 0]
+        assert (c.rope.rotary_dim, c.rope.scaling, c.rope.original_max_positions) == (
+            12,
+            Scaling.LONGROPE,
+            64,
+        )
+        assert c.rope.attention_factor == pytest.approx((1 + math.log(8) / math.log(64)) ** 0.5)
+    if name == "GptOssForCausalLM":
+        assert windows == [128, 0, 128]
+        assert (c.rope.scaling, c.rope.truncate, c.rope.factor) == (Scaling.YARN, False, 32)
+        assert c.rope.attention_factor == pytest.approx(0.1 * math.log(32) + 1)
+    if name in ("Qwen2ForCausalLM", "SmolLM3ForCausalLM"):
+        assert not any(windows)
+    if name == "Qwen3MoeForCausalLM":
+        assert (c.moe.experts, c.moe.experts_per_token, c.moe.intermediate, c.moe.normalized) == (
+            8,
+            2,
+            32,
+            True,
+        )
+    if name == "SmolLM3ForCausalLM":
+        kinds = _engine.LayerRope
+        assert [layer.rope for layer in c.layers] == [kinds.GLOBAL, kinds.GLOBAL, kinds.NONE]
+    if name == "Glm4ForCausalLM":
+        assert (c.rope.rotary_dim, c.rope_interleaved, c.attention_bias) == (8, True, False)
 
 
 def test_an_unknown_field_is_warned_about():

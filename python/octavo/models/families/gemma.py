@@ -66,12 +66,12 @@ def _read_gemma3(fields: Fields, config: _engine.ModelConfig) -> None:
 def _read_gemma3_gguf(fields: Fields, config: _engine.ModelConfig) -> None:
     _read_gguf_common(fields, config)
     window = fields.integer("attention.sliding_window")
-    period = fields.integer("attention.sliding_window_pattern", 6)
+    sliding = fields.flags("attention.sliding_window_pattern", config.num_layers, or_period=6)
     rope = _engine.RopeConfig()
     rope.rotary_dim = config.rope.rotary_dim
     rope.theta = fields.number("rope.freq_base_swa", 10000.0)
     config.local_rope = rope
-    _local_rope(config, [(i + 1) % period != 0 for i in range(config.num_layers)], window)
+    _local_rope(config, sliding, window)
 
 
 GEMMA2 = Family(

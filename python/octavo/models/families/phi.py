@@ -6,9 +6,15 @@ from octavo.models.families.layers import layer, window_everywhere
 from octavo.models.fields import Fields
 
 
+def _read(fields: Fields, config: _engine.ModelConfig) -> None:
+    window_everywhere(fields, config)
+    fields.only("lm_head_bias", (False,), False)
+    fields.only("full_attn_mod", (1,), 1)
+    fields.only("interpolate_factor", (1,), 1)
+
+
 def _read_gguf(fields: Fields, config: _engine.ModelConfig) -> None:
-    window = fields.integer("attention.sliding_window", 0, low=0)
-    if 0 < window < config.max_positions:
+    if window := fields.integer("attention.sliding_window", 0, low=0):
         config.layers = [layer(window)] * config.num_layers
 
 
@@ -18,6 +24,6 @@ PHI3 = Family(
     gguf="phi3",
     gguf_names={"gate_up": "ffn_up"},
     defaults={"rms_norm_eps": 1e-5},
-    read=window_everywhere,
+    read=_read,
     read_gguf=_read_gguf,
 )

@@ -9,6 +9,7 @@ _PERIOD = 4
 
 
 def _read(fields: Fields, config: _engine.ModelConfig) -> None:
+    fields.skip(["pretraining_tp", "max_window_layers"])  # transformers reads neither
     period = fields.integer("no_rope_layer_interval", _PERIOD)
     rotated = fields.flags("no_rope_layers", config.num_layers)  # 1: the layer has rotary positions
     rotated = rotated or [(i + 1) % period != 0 for i in range(config.num_layers)]
