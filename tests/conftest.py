@@ -33,6 +33,14 @@ def smollm2() -> Path:
 
 
 @pytest.fixture(scope="session")
+def gemma3() -> Path:
+    """The GGUF file of Gemma 3 270M in Q4_K_M, downloaded into the model cache once."""
+    from octavo.models import hub
+
+    return hub.resolve("gemma3-270m")
+
+
+@pytest.fixture(scope="session")
 def float32_folder(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The default model's values in float32, as a folder that transformers reads."""
     import export

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import threading
 import zipfile
@@ -15,26 +16,36 @@ from octavo.models import builtin, cache, hub
 CONTENT = b"GGUF" + bytes(range(256)) * 40
 
 
-def build_wheel(folder: Path, content: bytes = CONTENT) -> tuple[Path, builtin.WheelModel]:
+def build_part(folder: Path, name: str, content: bytes) -> tuple[Path, builtin.ModelWheel]:
     """A real wheel with a small file in it, and its description."""
     folder.mkdir(parents=True, exist_ok=True)
-    wheel = folder / "tiny_octavo_model-1.0-py3-none-any.whl"
-    info = "tiny_octavo_model-1.0.dist-info"
+    package = name.replace("-", "_")
+    wheel = folder / f"{package}-1.0-py3-none-any.whl"
+    info = f"{package}-1.0.dist-info"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("tiny_octavo_model/tiny.gguf", content)
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-octavo-model\nVersion: 1.0\n")
+        archive.writestr(f"{package}/tiny.gguf", content)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         archive.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
         archive.writestr(f"{info}/RECORD", "")
-    return wheel, builtin.WheelModel(
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    return wheel, builtin.ModelWheel(f"{name}==1.0", digest, f"{package}/tiny.gguf")
+
+
+def build_wheel(folder: Path, content: bytes = CONTENT, parts: int = 1) -> tuple[Path, builtin.WheelModel]:
+    """A model in so many wheels, the first of which is returned."""
+    size = -(-len(content) // parts)
+    pieces = [content[i * size : (i + 1) * size] for i in range(parts)]
+    built = [build_part(folder, f"tiny-octavo-model{n or ''}", piece) for n, piece in enumerate(pieces)]
+    return built[0][0], builtin.WheelModel(
         name="Tiny",
-        requirement="tiny-octavo-model==1.0",
-        wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
-        member="tiny_octavo_model/tiny.gguf",
+        file_name="tiny.gguf",
+        wheels=tuple(part for _, part in built),
         gguf_sha256=hashlib.sha256(content).hexdigest(),
         gguf_bytes=len(content),
-        wheel_bytes=wheel.stat().st_size,
+        wheel_bytes=sum(wheel.stat().st_size for wheel, _ in built),
+        terms="Use it well",
     )
 
 
@@ -89,7 +100,7 @@ def test_concurrent_pulls_download_once(
     _, model = build_wheel(local_index)
     downloads: list[int] = []
     real = builtin._download
-    monkeypatch.setattr(builtin, "_download", lambda m, f: (downloads.append(1), real(m, f))[1])
+    monkeypatch.setattr(builtin, "_download", lambda *a: (downloads.append(1), real(*a))[1])
     paths: list[Path] = []
     threads = [
         threading.Thread(target=lambda: paths.append(builtin.pull(model, tmp_path / "c"))) for _ in range(4)
@@ -102,12 +113,24 @@ def test_concurrent_pulls_download_once(
     assert len(downloads) == 1
 
 
-@pytest.mark.parametrize("field", ["wheel_sha256", "gguf_sha256"])
-def test_a_wrong_digest_keeps_nothing(local_index: Path, tmp_path: Path, field: str) -> None:
-    import dataclasses
+def test_a_model_in_several_wheels_is_joined(
+    local_index: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, model = build_wheel(local_index, parts=3)
+    path = builtin.pull(model, tmp_path / "cache")
+    assert path.read_bytes() == CONTENT
+    assert [p.name for p in path.parent.iterdir()] == ["tiny.gguf"]
+    assert "octavo: Use it well" in capfd.readouterr().err
 
-    _, model = build_wheel(local_index)
-    wrong = dataclasses.replace(model, **{field: "0" * 64})
+
+@pytest.mark.parametrize("what", ["wheel", "gguf"])
+def test_a_wrong_digest_keeps_nothing(local_index: Path, tmp_path: Path, what: str) -> None:
+    _, model = build_wheel(local_index, parts=2)
+    if what == "gguf":
+        wrong = dataclasses.replace(model, gguf_sha256="0" * 64)
+    else:
+        first, second = model.wheels
+        wrong = dataclasses.replace(model, wheels=(first, dataclasses.replace(second, sha256="0" * 64)))
     with pytest.raises(ModelError, match="sha256") as caught:
         builtin.pull(wrong, tmp_path / "c")
     assert caught.value.code == "corrupt_file"

@@ -69,8 +69,8 @@ def resolve(
     if (_HUB_ID.fullmatch(repo) and not name.endswith((".gguf", "/"))) or (file and _HUB_ID.fullmatch(repo)):
         return _from_hub(repo, file or None, revision, offline)
     raise ModelError(
-        f"model {name!r} was not found: no such folder or GGUF file, not a built-in name ({DEFAULT_MODEL}) and not a "
-        "Hugging Face id (org/name)",
+        f"model {name!r} was not found: no such folder or GGUF file, not a built-in name "
+        f"({', '.join(builtin.names())}) and not a Hugging Face id (org/name)",
         code="not_found",
         param="model",
     )
