@@ -300,7 +300,7 @@ def _compile(source: str) -> Any:
     environment.globals["strftime_now"] = _strftime_now
     try:
         return environment.from_string(source)
-    except jinja2.TemplateError as error:
+    except Exception as error:  # a TemplateError, or what Python's compiler and stack have to say
         raise ModelError(
             f"the chat template is not valid Jinja: {_brief(error)}",
             code="corrupt_file",

@@ -7,6 +7,7 @@ import math
 from octavo import _engine
 from octavo.models.fields import Fields
 
+_MOST_POSITIONS = 2**31 - 1
 _Scaling = _engine.RopeConfig.Scaling
 _KINDS = {
     "default": _Scaling.NONE,
@@ -52,6 +53,8 @@ def _read(
     rope = _engine.RopeConfig()
     rope.theta = scaling.number("rope_theta", theta)
     partial = scaling.number("partial_rotary_factor", partial)
+    if partial > 1:
+        raise scaling.corrupt("partial_rotary_factor", f"must be at most 1, got {partial}")
     rope.rotary_dim = int(config.head_dim * partial)
     kind = scaling.only("type", tuple(_KINDS), "default")
     kind = scaling.only("rope_type", tuple(_KINDS), kind)
@@ -68,7 +71,7 @@ def _read(
         rope.original_max_positions = scaling.integer(
             "original_max_position_embeddings", config.max_positions
         )
-        config.max_positions = max(config.max_positions, int(rope.original_max_positions * rope.factor))
+        _extend(scaling, config, rope)
     elif rope.scaling == _Scaling.YARN:
         _read_yarn(scaling, config, rope)
     else:
@@ -78,6 +81,14 @@ def _read(
             unknown[0], f"is {scaling.values[unknown[0]]!r}, a field rope type {kind} does not have"
         )
     return rope
+
+
+def _extend(scaling: Fields, config: _engine.ModelConfig, rope: _engine.RopeConfig) -> None:
+    """Let the positions reach as far as the scaling is meant to."""
+    reach = rope.original_max_positions * rope.factor
+    if reach > _MOST_POSITIONS:
+        raise scaling.corrupt("factor", f"stretches positions to {reach:g}, the limit is {_MOST_POSITIONS}")
+    config.max_positions = max(config.max_positions, int(reach))
 
 
 def _read_llama3(scaling: Fields, config: _engine.ModelConfig, rope: _engine.RopeConfig) -> None:
@@ -108,14 +119,14 @@ def _read_yarn(scaling: Fields, config: _engine.ModelConfig, rope: _engine.RopeC
     if scale and scale_all:
         inferred = yarn_attention_factor(rope.factor, scale) / yarn_attention_factor(rope.factor, scale_all)
     rope.attention_factor = scaling.number("attention_factor", inferred)
-    config.max_positions = max(config.max_positions, int(rope.original_max_positions * rope.factor))
+    _extend(scaling, config, rope)
 
 
 def _read_longrope(
     scaling: Fields, config: _engine.ModelConfig, rope: _engine.RopeConfig, trained: int
 ) -> None:
     rope.original_max_positions = scaling.integer(
-        "original_max_position_embeddings", trained or config.max_positions
+        "original_max_position_embeddings", trained or config.max_positions, low=2
     )
     rope.freq_factors = scaling.numbers("short_factor")
     rope.long_factors = scaling.numbers("long_factor")
