@@ -232,3 +232,23 @@ def test_refusals(fields: dict[str, Any], param: str) -> None:
         assert body["error"]["param"] == param and len(json.dumps(body)) < 1024
 
     run(scenario())
+
+
+def test_the_form_of_an_answer_begins_behind_the_thought() -> None:
+    async def scenario() -> None:
+        schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer"}}}
+        said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "<think>"}]
+        opened = {"messages": said, "continue_final_message": True}
+        engine = saying("x", "<think><tool_call>")
+        async with serving(engine) as client:
+            await client.chat(response_format=schema)
+            await client.chat(response_format=schema, **opened)
+            await client.chat(tools=TOOLS, tool_choice="required", stop=["a"], **opened)
+            await client.chat(tools=TOOLS, **opened)
+        free, behind, calls, auto = (stream.params for stream in engine.submitted)
+        assert free.grammar.spec.start_after == "" and "<think>" in free.grammar.spec.text
+        assert behind.grammar.spec.start_after == calls.grammar.spec.start_after == "</think>"
+        assert "get_weather" in calls.grammar.spec.text and not calls.stop
+        assert auto.grammar is None
+
+    run(scenario())
