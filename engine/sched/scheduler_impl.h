@@ -58,7 +58,7 @@ struct Scheduler::Impl {
   void undo_rows(StepSlot& slot, size_t keep);
 
   // admission.cpp: where a sequence starts and whether a request may enter
-  WaitReason admit(StepSlot& slot);  // why it went no further; kNextStep: nobody is left
+  WaitReason admit(StepSlot& slot);  // what held it up; kNextStep: nothing
   enum class Admit { kYes, kFollows, kNoRoom };
   Admit try_admit(StepSlot& slot, SequenceGroup& g);
   const Sequence* running_source(SequenceGroup& g) const;
