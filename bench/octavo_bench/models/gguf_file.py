@@ -117,10 +117,7 @@ def convert(source: Path, fmt: str, path: Path) -> None:
     writer = gguf.GGUFWriter(path, architecture.contents())
     kind = _describe(writer, fmt)
     for field in reader.fields.values():
-        if not field.name.startswith("GGUF.") and field.name not in (
-            "general.architecture",
-            "general.file_type",
-        ):
+        if not field.name.startswith("GGUF.") and field.name not in _WRITTEN_ANEW:
             _copy_field(writer, field)
     for tensor in reader.tensors:
         values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
