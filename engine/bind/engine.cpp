@@ -132,7 +132,8 @@ RequestId accepted(Call&& call) {
 }
 
 RequestId submit(Engine& engine, const std::vector<int32_t>& prompt, const SamplingParams& params,
-                 std::shared_ptr<Channel> channel, uint64_t prefix_namespace, int32_t priority, uint32_t first_choice) {
+                 std::shared_ptr<Channel> channel, uint64_t prefix_namespace, int32_t priority, uint32_t first_choice,
+                 uint64_t tenant) {
   SubmitRequest request;
   request.prompt = prompt;
   request.params = std::make_shared<const SamplingParams>(params);
@@ -140,6 +141,7 @@ RequestId submit(Engine& engine, const std::vector<int32_t>& prompt, const Sampl
   request.prefix_namespace = prefix_namespace;
   request.priority = priority;
   request.first_choice = first_choice;
+  request.tenant = tenant;
   return accepted([&] { return engine.submit(std::move(request)); });
 }
 
@@ -226,9 +228,10 @@ void bind_engine(nb::module_& m) {
       .def("open_channel", &Engine::open_channel)
       .def("close_channel", &Engine::close_channel, nb::arg("channel"), release, "Cancels the channel's requests.")
       .def("submit", &submit, nb::arg("prompt"), nb::arg("params"), nb::arg("channel"), nb::kw_only(),
-           nb::arg("namespace") = 0, nb::arg("priority") = 0, nb::arg("first_choice") = 0,
+           nb::arg("namespace") = 0, nb::arg("priority") = 0, nb::arg("first_choice") = 0, nb::arg("tenant") = 0,
            "Submits token ids and returns the request id. Raises RefusedError for what can never be served. Sequence i "
-           "draws with the random numbers of (seed, first_choice + i, position).")
+           "draws with the random numbers of (seed, first_choice + i, position). Tenants share the engine's time "
+           "fairly.")
       .def("fork", &fork, nb::arg("request"), nb::arg("channel"), nb::kw_only(), nb::arg("params") = nb::none(),
            nb::arg("choice") = 0, nb::arg("position") = nb::none(),
            "A second continuation of a request that runs or ended lately, from its first `position` tokens (prompt "

@@ -37,8 +37,8 @@ SchedulerConfig make_config(const std::vector<CacheGroupTuple>& groups, int bloc
 }
 
 RequestSpec make_spec(RequestId id, std::vector<SeqId> seqs, std::vector<int32_t> prompt, uint64_t ns, int32_t priority,
-                      int32_t max_new_tokens, bool prompt_logits, SeqId source = 0) {
-  return {id, std::move(seqs), std::move(prompt), ns, priority, max_new_tokens, prompt_logits, source};
+                      int32_t max_new_tokens, bool prompt_logits, SeqId source = 0, uint64_t tenant = 0) {
+  return {id, std::move(seqs), std::move(prompt), ns, tenant, priority, max_new_tokens, prompt_logits, source};
 }
 
 nb::tuple refusal_to_python(const Refusal& r) {
@@ -179,13 +179,13 @@ void bind_sched(nb::module_& m) {
       .def(
           "add",
           [](Scheduler& self, RequestId id, std::vector<SeqId> seqs, std::vector<int32_t> prompt, uint64_t ns,
-             int32_t priority, int32_t max_new_tokens, bool prompt_logits, SeqId source) {
-            self.add(
-                make_spec(id, std::move(seqs), std::move(prompt), ns, priority, max_new_tokens, prompt_logits, source));
+             int32_t priority, int32_t max_new_tokens, bool prompt_logits, SeqId source, uint64_t tenant) {
+            self.add(make_spec(id, std::move(seqs), std::move(prompt), ns, priority, max_new_tokens, prompt_logits,
+                               source, tenant));
           },
           nb::arg("id"), nb::arg("seqs"), nb::arg("prompt"), nb::kw_only(), nb::arg("namespace") = 0,
           nb::arg("priority") = 0, nb::arg("max_new_tokens") = 1, nb::arg("prompt_logits") = false,
-          nb::arg("source") = 0)
+          nb::arg("source") = 0, nb::arg("tenant") = 0)
       .def(
           "tokens",
           [](const Scheduler& self, SeqId id) {

@@ -34,6 +34,7 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
   request->times.arrival = arrival;
   request->prompt_logprobs_due = params.prompt_logprobs >= 0;
   request->prefix_namespace = submit.prefix_namespace;
+  request->tenant = submit.tenant;
   request->priority = submit.priority;
   request->output_start = submit.prompt.size() - submit.num_output;
   request->next_choice = submit.next_choice
@@ -74,6 +75,7 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
   spec.id = id;
   spec.prompt = std::move(submit.prompt);
   spec.prefix_namespace = submit.prefix_namespace;
+  spec.tenant = submit.tenant;
   spec.priority = submit.priority;
   spec.max_new_tokens = request->max_new_tokens;
   spec.prompt_logits = request->prompt_logprobs_due;
@@ -329,7 +331,7 @@ void StepLoop::forget(Request& request) {
     std::vector<int32_t> tokens = request.choices[i].take_history();
     if (tokens.empty()) continue;
     histories_.keep(request.id, static_cast<int32_t>(i),
-                    {std::move(tokens), request.output_start, request.params, request.prefix_namespace,
+                    {std::move(tokens), request.output_start, request.params, request.prefix_namespace, request.tenant,
                      request.priority, request.next_choice});
   }
   requests_.erase(request.id);

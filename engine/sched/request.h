@@ -12,7 +12,8 @@ struct RequestSpec {
   std::vector<SeqId> seqs;        // n branches; seqs[0] computes the prompt, the others fork from it
   std::vector<int32_t> prompt;    // token ids, at least one
   uint64_t prefix_namespace = 0;  // identity for the prefix cache: equal prompts in different namespaces never share
-  int32_t priority = 0;           // smaller runs first (vLLM's meaning)
+  uint64_t tenant = 0;            // who pays: tenants share the steps fairly
+  int32_t priority = 0;           // within its tenant: smaller runs first (vLLM's meaning)
   int32_t max_new_tokens = 1;     // per branch
   bool prompt_logits = false;     // logits for every prompt token: the prompt is recomputed even where it is cached
   SeqId source = 0;  // a sequence that has the beginning of the prompt in common: while it runs, its blocks are shared

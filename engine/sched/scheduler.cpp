@@ -118,6 +118,7 @@ void Scheduler::Impl::add(RequestSpec spec) {
   auto g = std::make_unique<SequenceGroup>();
   g->id = spec.id;
   g->ns = spec.prefix_namespace;
+  g->tenant = spec.tenant;
   g->priority = g->rank = spec.priority;
   g->arrival = arrivals++;
   g->prompt_size = static_cast<int32_t>(spec.prompt.size());

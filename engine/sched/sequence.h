@@ -53,6 +53,7 @@ struct SequenceGroup {
   RequestId id = 0;
   std::vector<SeqId> seq_ids;  // as given; the first computes the prompt
   uint64_t ns = 0;
+  uint64_t tenant = 0;
   int32_t priority = 0;
   int32_t rank = 0;  // priority, or a follower's that is more urgent
   uint64_t arrival = 0;

@@ -63,6 +63,7 @@ class AsyncEngine:
         *,
         namespace: int = 0,
         priority: int = 0,
+        tenant: int = 0,
         max_backlog: int = MAX_BACKLOG,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> TokenStream:
@@ -71,7 +72,8 @@ class AsyncEngine:
         Args:
             ids: the prompt, ids within the vocabulary.
             namespace: equal prompts share their cache only within one namespace.
-            priority: smaller runs first.
+            priority: smaller runs first, among the requests of one tenant.
+            tenant: tenants share the engine's time fairly.
             max_backlog: deltas that may wait to be read; a reader that falls further behind has its request aborted.
             loop: where the stream is read; the running loop by default. From another thread it must be given, and the
                 engine must have been used on it before (``attach``).
@@ -82,7 +84,9 @@ class AsyncEngine:
         reader = self.attach() if loop is None else self._readers.get(id(loop))
         if reader is None or reader.loop is not (loop or reader.loop):
             raise InvalidArgumentError("loop is not attached: call attach() on it first", param="loop")
-        return reader.submit(ids, params, namespace=namespace, priority=priority, max_backlog=max_backlog)
+        return reader.submit(
+            ids, params, namespace=namespace, priority=priority, tenant=tenant, max_backlog=max_backlog
+        )
 
     async def with_grammar(self, params: SamplingParams) -> SamplingParams:
         """``params`` with what ``structured_outputs`` asks for compiled, off the event loop.
@@ -112,6 +116,7 @@ class AsyncEngine:
         request_id: str | None = None,
         *,
         priority: int = 0,
+        tenant: int = 0,
         lora_request: None = None,
     ) -> AsyncGenerator[RequestOutput, None]:
         """Continue one prompt, yielding as it grows.
@@ -123,7 +128,8 @@ class AsyncEngine:
             sampling_params: its ``output_kind`` decides what is yielded: all so far (CUMULATIVE, the default), what is
                 new (DELTA), or one item at the end (FINAL_ONLY).
             request_id: a name to ``abort`` it by; unique among the requests that run.
-            priority: smaller runs first.
+            priority: smaller runs first, among the requests of one tenant.
+            tenant: tenants share the engine's time fairly.
             lora_request: only None; adapters are not supported.
 
         Raises:
@@ -137,7 +143,7 @@ class AsyncEngine:
         try:
             ready = (await self._prepare(prompt)).truncated(params)
             params = await self.with_grammar(params)
-            stream = self.submit(ready.ids, params, priority=priority)
+            stream = self.submit(ready.ids, params, priority=priority, tenant=tenant)
         finally:
             aborted = self._prepared.pop(name)
         if aborted:

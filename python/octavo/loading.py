@@ -142,22 +142,27 @@ class LoadedModel:
         *,
         namespace: int = 0,
         priority: int = 0,
+        tenant: int = 0,
     ) -> int:
         """Hand a request to the engine and return its id; its deltas come through ``channel``. Thread-safe.
 
         Args:
             ids: the prompt, ids within the vocabulary.
             namespace: equal prompts share their cache only within one namespace.
-            priority: smaller runs first.
+            priority: smaller runs first, among the requests of one tenant.
+            tenant: tenants share the engine's time fairly.
 
         Raises:
             RefusedError: it can never be served, with the numbers.
         """
         self.check_alive()
         checks.integer("priority", priority, -(2**31), 2**31 - 1)
+        checks.integer("tenant", tenant, 0, 2**64 - 1)
         native = self._native(params, len(ids))
         try:
-            return self.engine.submit(ids, native, channel, namespace=namespace, priority=priority)
+            return self.engine.submit(
+                ids, native, channel, namespace=namespace, priority=priority, tenant=tenant
+            )
         except RefusedError as error:
             raise self._with_advice(error) from None
 

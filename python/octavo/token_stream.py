@@ -108,11 +108,20 @@ class LoopReader:
         loop.add_reader(self._channel.fd, self._on_readable)
 
     def submit(
-        self, ids: Sequence[int], params: SamplingParams, *, namespace: int, priority: int, max_backlog: int
+        self,
+        ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        namespace: int,
+        priority: int,
+        max_backlog: int,
+        tenant: int = 0,
     ) -> TokenStream:
         """Hand a request to the engine. Thread-safe."""
         with self._lock:
-            request = self._model.submit(ids, params, self._channel, namespace=namespace, priority=priority)
+            request = self._model.submit(
+                ids, params, self._channel, namespace=namespace, priority=priority, tenant=tenant
+            )
             stream = self._streams[request] = TokenStream(self, request, params.n, max_backlog)
         return stream
 

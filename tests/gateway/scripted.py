@@ -97,6 +97,7 @@ class ScriptedStream:
         self.params = params
         self.script = script
         self.namespace = 0
+        self.tenant = 0
         self.cancelled = False
         self._deltas: deque[Delta] = deque()
         self._wake = asyncio.Event()
@@ -222,13 +223,14 @@ class ScriptedEngine:
         self.is_shut_down = False
 
     def submit(
-        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int
+        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int, tenant: int = 0
     ) -> ScriptedStream:
         if self.refuse is not None:
             raise self.refuse
         script = self.script(prompt) if callable(self.script) else self.script
         stream = ScriptedStream(self, prompt, params, script)
         stream.namespace = namespace
+        stream.tenant = tenant
         self.submitted.append(stream)
         self.waiting += 1
         return stream

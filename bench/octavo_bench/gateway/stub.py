@@ -133,6 +133,7 @@ class _StubModel:
         *,
         namespace: int = 0,
         priority: int = 0,
+        tenant: int = 0,
     ) -> int:
         request, self._next = self._next, self._next + 1
         self.channel.begin(request, len(ids), params.max_tokens or _DEFAULT_TOKENS)
@@ -149,14 +150,14 @@ class StubEngine:
         self.model = ModelInfo("stub", 1 << 20, summary="no model: every token comes at once")
 
     def submit(
-        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int
+        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int, tenant: int = 0
     ) -> TokenStream:
         if self._reader is None:
             import asyncio
 
             self._reader = LoopReader(cast("LoadedModel", self._model), asyncio.get_running_loop())
         return self._reader.submit(
-            prompt, params, namespace=namespace, priority=priority, max_backlog=MAX_BACKLOG
+            prompt, params, namespace=namespace, priority=priority, tenant=tenant, max_backlog=MAX_BACKLOG
         )
 
     async def compile(self, spec: GrammarSpec) -> CompiledGrammar:

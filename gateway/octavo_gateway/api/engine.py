@@ -119,7 +119,7 @@ class Engine(Protocol):
     @property
     def tokenizer(self) -> Tokenizer: ...
     def submit(
-        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int
+        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int, tenant: int = 0
     ) -> TokenStream:
         """Hand a request to the engine. Raises octavo.errors.RefusedError when it is not accepted."""
         ...

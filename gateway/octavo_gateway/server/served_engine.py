@@ -115,9 +115,9 @@ class ServedEngine:
         return self._tokenizer
 
     def submit(
-        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int
+        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int, tenant: int = 0
     ) -> TokenStream:
-        return self._engine.submit(prompt, params, namespace=namespace, priority=priority)
+        return self._engine.submit(prompt, params, namespace=namespace, priority=priority, tenant=tenant)
 
     async def compile(self, spec: GrammarSpec) -> CompiledGrammar:
         return await self._engine.model.grammars.compile_soon(spec)
