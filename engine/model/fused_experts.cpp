@@ -85,6 +85,7 @@ MatrixSource fused_expert(const WeightFiles& files, const std::string& name, con
   MatrixSource source =
       files.has(blocks_of(name)) ? mxfp4(files, name, rows, storage) : transposed(files, name, rows, storage);
   source.data = storage.data();
+  if (rows.k % kBlock != 0) source.pack_as.reset();
   source.release = nullptr;
   return source;
 }

@@ -252,9 +252,7 @@ def test_no_token_holds_the_marker_and_the_beginning_of_the_document(llm: LLM) -
     constraint = llm.model.grammars.compile(GrammarSpec("regex", "[a-z]+").after(">")).native.start()
     free = constraint.fill_mask(vocab)
     allowed = {tokenizer.token_bytes(i) for i in range(vocab) if free[i // 32] >> (i % 32) & 1}
-    assert {b">", b"x"} <= allowed and not any(
-        b">" in t and t[t.index(b">") + 1 :].strip() for t in allowed
-    )
+    assert {b">", b"x"} <= allowed and not any(b">" in t and t[t.index(b">") + 1 :].strip() for t in allowed)
 
 
 def test_the_async_engine_compiles_off_its_loop(llm: LLM) -> None:

@@ -97,3 +97,23 @@ def test_scales_that_do_not_fit_the_blocks_are_refused(made: Any, tmp_path: Path
         ModelError, match=r"down_proj_scales has shape \[5, 63, 3\], .* \[5, 64, 3\] of single bytes"
     ):
         runner(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["gpt-oss", "qwen 2 moe"])
+def test_float_experts_can_be_quantized_while_they_are_loaded_but_not_the_router(
+    name: str, tmp_path: Path
+) -> None:
+    model = family_models.make(family_models.CASES[name])
+    model.save_pretrained(tmp_path)
+    checkpoint = open_checkpoint(tmp_path)
+    whole = _engine.ModelRunner(checkpoint.config, checkpoint.weights, max_positions=200)
+    quantized = checkpoint.quantized("q8")
+    made = _engine.ModelRunner(quantized.config, quantized.weights, max_positions=200)
+    assert made.packed_bytes < 0.45 * whole.packed_bytes
+    for role in ("mlp.router", "mlp.gate"):
+        router = f"model.layers.0.{role}.weight"
+        if router in checkpoint.weights:
+            np.testing.assert_array_equal(made.dequantized(router), model.state_dict()[router].numpy())
+    expert = "model.layers.0.mlp.experts.1.up_proj.weight"
+    exact, rounded = whole.dequantized(expert), made.dequantized(expert)
+    assert 0 < np.abs(exact - rounded).max() < np.abs(exact).max() / 200
