@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from octavo.tokenizer import Tokenizer
 
 KV_DTYPES = {"auto": "f16", "f16": "f16", "float16": "f16", "half": "f16", "bf16": "bf16", "bfloat16": "bf16",
-             "f32": "f32", "float32": "f32", "float": "f32", "fp8": "fp8", "fp8_e4m3": "fp8", "int8": "int8"}  # fmt: skip
+             "f32": "f32", "float32": "f32", "float": "f32", "fp8": "fp8", "fp8_e4m3": "fp8",
+             "int8": "int8"}  # fmt: skip
 ON_LOAD = ("q8", "q4")  # quantizations that are made while loading
 STORED = ("gguf", "gptq", "awq", "compressed-tensors", "fp8")  # those that a checkpoint may hold
 _DTYPES = ("auto", "float32", "float", "bfloat16", "float16", "half")

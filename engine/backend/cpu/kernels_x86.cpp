@@ -24,7 +24,7 @@ const Kernels& kernels_for(Isa isa) {
                             kKvKernelsAvx2,
                             kAttentionKernelsAvx2};
   static const Kernels avx512vnni{kRowKernelsAvx2,
-                                  {kDenseAvx2, kNibbleAvx512, kByteAvx512, kScaledAvx2, kF8Avx2, kQuantizeAvx2},
+                                  {kDenseAvx2, kNibbleAvx512, kByteAvx512, kScaledAvx512, kF8Avx2, kQuantizeAvx2},
                                   kPackAvx2,
                                   kKvKernelsAvx2,
                                   kAttentionKernelsAvx512};

@@ -103,7 +103,7 @@ struct LinearKernels {
 extern const DenseKernels kDenseBaseline, kDenseAvx2;
 extern const NibbleKernels kNibbleBaseline, kNibbleAvx2, kNibbleAvx512;
 extern const ByteKernels kByteBaseline, kByteAvx2, kByteAvx512;
-extern const ScaledKernels kScaledBaseline, kScaledAvx2;
+extern const ScaledKernels kScaledBaseline, kScaledAvx2, kScaledAvx512;
 extern const F8Kernels kF8Baseline, kF8Avx2;
 extern const QuantizeKernels kQuantizeBaseline, kQuantizeAvx2;
 

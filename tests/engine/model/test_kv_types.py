@@ -73,7 +73,7 @@ def test_logits_are_those_of_a_cache_rounded_alike(tmp_path, kind, isa, block_si
 def test_a_shared_beginning_gives_the_same_tokens(tmp_path, kind):
     folder = save(tiny_llama(), tmp_path)
     options = {"max_tokens": 12, "temperature": 0.0, "logprobs": 1}
-    prompts = [random_ids(57) + [i] for i in range(4)]  # they part inside a block, which is copied
+    prompts = [[*random_ids(57), i] for i in range(4)]  # they part inside a block, which is copied
 
     def run(prompts):
         with LLM(
