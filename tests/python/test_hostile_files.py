@@ -19,7 +19,7 @@ from .file_fuzzer import fuzz, fuzz_metadata, mutate, prepare, with_header
 
 
 @pytest.mark.parametrize(
-    ("count", "seed"), [(200, 1), pytest.param(1500, 2, marks=pytest.mark.slow, id="many")]
+    ("count", "seed"), [(200, 1), pytest.param(700, 2, marks=pytest.mark.slow, id="many")]
 )
 def test_spoiled_folders(tiny_llama: Path, tmp_path: Path, count: int, seed: int) -> None:
     files = prepare(tiny_llama, tmp_path)
