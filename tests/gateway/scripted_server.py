@@ -31,5 +31,6 @@ def load() -> ScriptedEngine:
 
 if "log_level" in options:
     set_up_logging(options["log_level"])
-server = ServerSettings(port=options.get("port", 0), shutdown_seconds=options.get("shutdown_seconds", 20.0))
+given = ("port", "shutdown_seconds", "key_file")
+server = ServerSettings(**{"port": 0, **{name: options[name] for name in given if name in options}})
 sys.exit(run_server(load, ApiSettings(served_names=("tiny",)), server))

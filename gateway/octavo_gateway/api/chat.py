@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from octavo_gateway.api.caller import Caller
 from octavo_gateway.api.chat_chunks import ChatChunks
 from octavo_gateway.api.chat_form import ChatForm
 from octavo_gateway.api.context import ApiContext
@@ -101,7 +102,7 @@ class ChatService:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
 
-    async def start(self, request: ChatCompletionRequest, arrival: float) -> ChatAnswer:
+    async def start(self, request: ChatCompletionRequest, caller: Caller) -> ChatAnswer:
         """Check everything, then submit. Raises ApiError; after it nothing of the request can be refused."""
         context = self._context
         context.check_model(request.model)
@@ -136,7 +137,7 @@ class ChatService:
         thoughts = Thoughts(reasoning, opened, context.engine.tokenizer.control_token)
         params = await context.constrained(params, answer_structure(structure, tools, format, thoughts))
         generation = context.submit(
-            ids, params, request, arrival=arrival, prompt_param="messages", renamed=renamed
+            ids, params, request, caller=caller, prompt_param="messages", renamed=renamed
         )
         form = ChatForm(
             context.engine.tokenizer,

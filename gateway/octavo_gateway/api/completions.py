@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from octavo_gateway.api.caller import Caller
 from octavo_gateway.api.context import ApiContext
 from octavo_gateway.api.engine import Delta, PositionLogprobs
 from octavo_gateway.api.generation import Generation
@@ -214,7 +215,7 @@ class CompletionService:
             raise invalid("prompt", f"prompt: {count} prompts in one request, at most {limit} are possible.")
         return count
 
-    async def start(self, request: CompletionRequest, arrival: float) -> CompletionAnswer:
+    async def start(self, request: CompletionRequest, caller: Caller) -> CompletionAnswer:
         """Check everything, then submit. Raises ApiError; after it nothing of the request can be refused."""
         context = self._context
         context.check_model(request.model)
@@ -239,7 +240,7 @@ class CompletionService:
             for prompt in prompts:
                 generations.append(
                     context.submit(
-                        prompt.ids, params, request, arrival=arrival, prompt_param="prompt", renamed={}
+                        prompt.ids, params, request, caller=caller, prompt_param="prompt", renamed={}
                     )
                 )
         except BaseException:

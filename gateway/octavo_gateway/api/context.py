@@ -8,12 +8,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from octavo_gateway.api.cache_names import cache_namespace
+from octavo_gateway.api.caller import Caller
 from octavo_gateway.api.engine import Engine
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.metrics import Metrics, RequestObserver
 from octavo_gateway.api.parsers.formats import reasoning_format, tool_format
 from octavo_gateway.api.sampling import (
-    cache_namespace,
     check_default_sampling,
     default_sampling,
     describe_defaults,
@@ -110,14 +111,14 @@ class ApiContext:
         params: SamplingParams,
         request: GenerationFields,
         *,
-        arrival: float,
+        caller: Caller,
         prompt_param: str,
         renamed: Mapping[str, str],
     ) -> Generation:
         """Hand the request to the engine, or raise what its refusal means to a client."""
         from octavo.errors import OctavoError
 
-        namespace = cache_namespace(request.cache_salt)
+        namespace = cache_namespace(caller.tenant, request.cache_salt)
         priority = request.priority or 0
         if not -(2**31) <= priority < 2**31:
             raise invalid("priority", f"priority must be from {-(2**31)} to {2**31 - 1}, got {priority}.")
@@ -127,7 +128,7 @@ class ApiContext:
             raise self._refusal(
                 e.code, e.param, str(e), getattr(e, "limit", 0), prompt_param, renamed
             ) from None
-        return Generation(stream, RequestObserver(self.metrics, arrival), len(ids), params.n)
+        return Generation(stream, RequestObserver(self.metrics, caller.arrival), len(ids), params.n)
 
     def _refusal(
         self, code: str, param: str, message: str, limit: int, prompt_param: str, renamed: Mapping[str, str]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from octavo import SamplingParams
 
 _log = logging.getLogger("octavo.gateway.sampling")
+
+_TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,8}")
 
 # How long the lists of a request may be: each costs time per token, and allowed_token_ids is a part of the vocabulary.
 MAX_ITEMS = {"stop_token_ids": 1024, "bad_words": 1024, "logit_bias": 1024, "allowed_token_ids": 2**18}
@@ -123,16 +125,6 @@ def make_params(values: dict[str, Any], renamed: Mapping[str, str]) -> SamplingP
     return params
 
 
-def cache_namespace(salt: str | None) -> int:
-    """Requests share cached prefixes only within a namespace; 0 is everyone's."""
-    if salt is None:
-        return 0
-    if not salt:
-        raise invalid("cache_salt", "cache_salt must not be empty.")
-    digest = hashlib.blake2b(salt.encode(), digest_size=8, person=b"octavo:salt").digest()
-    return int.from_bytes(digest, "little") or 1
-
-
 def _check_lists(request: GenerationFields) -> None:
     for name, limit in MAX_ITEMS.items():
         items = getattr(request, name)
@@ -164,8 +156,7 @@ def _stop_strings(stop: str | list[str] | None, limit: int) -> list[str]:
 def _logit_bias(bias: Mapping[str, float]) -> dict[int, float]:
     result: dict[int, float] = {}
     for key, value in bias.items():
-        try:
-            result[int(key)] = value
-        except ValueError:
-            raise invalid("logit_bias", f"logit_bias: {quoted(key)} is not a token id.") from None
+        if not _TOKEN_ID.fullmatch(key):
+            raise invalid("logit_bias", f"logit_bias: {quoted(key)} is not a token id.")
+        result[int(key)] = value
     return result

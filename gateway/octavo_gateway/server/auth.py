@@ -1,14 +1,11 @@
-"""API keys. With keys configured every route needs one, but those that a probe asks."""
+"""Who may ask what. With keys configured every route needs one, but those that a probe asks."""
 
 from __future__ import annotations
-
-import hashlib
-import hmac
-from collections.abc import Sequence
 
 from aiohttp import web
 
 from octavo_gateway.protocol.errors import invalid_api_key
+from octavo_gateway.server.keys import KeyRing
 from octavo_gateway.server.settings import ServerSettings
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/ping"})
@@ -16,30 +13,32 @@ _DEBUG_PATHS = "/debug/"
 
 
 class ApiKeys:
-    """Compares digests of equal length, each key every time, so that the time says nothing about them.
+    """Checks the key of a request.
 
     Args:
-        keys: what requests need; none: nothing is needed.
-        admin_keys: what else sees the routes for debugging, on top of what `keys` allow.
+        ring: what requests need; empty: nothing is needed.
+        admins: what else sees the routes for debugging, on top of what `ring` allows.
         open_debug: those routes are there for whoever may send requests.
     """
 
-    def __init__(
-        self, keys: Sequence[str], admin_keys: Sequence[str] = (), *, open_debug: bool = False
-    ) -> None:
-        self._digests = [_digest(key) for key in keys]
-        self._admin = [_digest(key) for key in admin_keys]
+    def __init__(self, ring: KeyRing, admins: KeyRing, *, open_debug: bool = False) -> None:
+        self.ring = ring
+        self._admins = admins
         self._open_debug = open_debug
 
     @classmethod
     def of(cls, settings: ServerSettings) -> ApiKeys:
-        return cls(settings.api_keys, settings.admin_keys, open_debug=settings.debug_cache)
+        ring = KeyRing(settings.api_keys, settings.named_keys, settings.key_file)
+        return cls(ring, KeyRing(settings.admin_keys), open_debug=settings.debug_cache)
 
-    def check(self, request: web.BaseRequest) -> None:
-        if not self._digests or request.path in OPEN_PATHS or self._is_admin(request):
-            return
-        if not _holds(request, self._digests):
+    def check(self, request: web.BaseRequest) -> str | None:
+        """The tenant that asks; None where no key is needed."""
+        if not self.ring or request.path in OPEN_PATHS or self._is_admin(request):
+            return None
+        tenant = _tenant(request, self.ring)
+        if tenant is None:
             raise invalid_api_key()
+        return tenant
 
     def hides(self, request: web.BaseRequest) -> bool:
         """Whether this route does not exist for this client."""
@@ -48,17 +47,10 @@ class ApiKeys:
         return not self._open_debug and not self._is_admin(request)
 
     def _is_admin(self, request: web.BaseRequest) -> bool:
-        return request.path.startswith(_DEBUG_PATHS) and _holds(request, self._admin)
+        return request.path.startswith(_DEBUG_PATHS) and _tenant(request, self._admins) is not None
 
 
-def _holds(request: web.BaseRequest, digests: Sequence[bytes]) -> bool:
+def _tenant(request: web.BaseRequest, ring: KeyRing) -> str | None:
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    digest = _digest(given.strip())
-    found = False
-    for known in digests:
-        found |= hmac.compare_digest(known, digest)
-    return found and scheme.lower() == "bearer"
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+    tenant = ring.tenant_of(given.strip())
+    return tenant if scheme.lower() == "bearer" else None

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from octavo_gateway.api.caller import Caller
 from octavo_gateway.api.generation import Generation
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
     """A request with what the dispatcher knows of it."""
 
     request: web.BaseRequest
     id: str  # the client's X-Request-Id, or ours
-    arrival: float  # monotonic seconds
+    caller: Caller
     generations: list[Generation] = field(default_factory=list)  # what it has started

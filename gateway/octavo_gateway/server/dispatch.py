@@ -6,13 +6,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from aiohttp import web
 
+from octavo_gateway.api.caller import Caller
 from octavo_gateway.api.ids import new_id
 from octavo_gateway.protocol.errors import ApiError, internal_error, invalid, quoted, shorten
 from octavo_gateway.server.auth import ApiKeys
 from octavo_gateway.server.call import Call
+from octavo_gateway.server.faults import log_fault
 from octavo_gateway.server.handlers import Handlers
 from octavo_gateway.server.request_log import RequestLog
 from octavo_gateway.server.responses import SERVER, error_response
@@ -59,16 +62,17 @@ class Dispatcher:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         given = request.headers.get("X-Request-Id", "")
-        call = Call(request, given[:_MAX_REQUEST_ID] or new_id("req"), time.monotonic())
+        call = Call(request, given[:_MAX_REQUEST_ID] or new_id("req"), Caller(time.monotonic()))
         try:
+            call.caller = replace(call.caller, tenant=self._keys.check(request))
             response = await self._dispatch(call)
         except ApiError as e:
             response = self._refusal(e)
         except (asyncio.CancelledError, ConnectionError):
             self._log.finished(call, "client gone")
             raise
-        except Exception:
-            _log.exception("request %s failed", call.id)
+        except Exception as e:
+            log_fault(f"request {quoted(call.id, _MAX_REQUEST_ID)} failed", e)
             response = self._refusal(internal_error())
         if not response.prepared:
             response.headers["Server"] = SERVER
@@ -79,7 +83,6 @@ class Dispatcher:
         return response
 
     async def _dispatch(self, call: Call) -> web.StreamResponse:
-        self._keys.check(call.request)
         path = call.request.path
         methods = self._routes.get(path)
         if methods is None and path.startswith("/v1/models/"):

@@ -47,7 +47,14 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=None,
         metavar="KEY",
-        help="clients must send one of these keys; may be given several times; default $OCTAVO_API_KEY",
+        help="clients must send one of these keys; may be given several times, each is a tenant of its own; "
+        "default $OCTAVO_API_KEY",
+    )
+    group.add_argument(
+        "--api-key-file",
+        metavar="FILE",
+        help="a file of keys, one NAME=KEY or NAME=sha256:DIGEST per line; the name is the tenant's; read again on "
+        "SIGHUP; $OCTAVO_API_KEYS may hold such entries, too",
     )
     group.add_argument(
         "--admin-key",
@@ -191,6 +198,8 @@ def server_settings(flags: argparse.Namespace) -> ServerSettings:
         host=flags.host,
         port=flags.port,
         api_keys=_api_keys(flags.api_key),
+        named_keys=os.environ.get("OCTAVO_API_KEYS", ""),
+        key_file=flags.api_key_file,
         admin_keys=_admin_keys(flags.admin_key),
         debug_cache=flags.debug_cache,
         max_body_bytes=flags.max_body_bytes,

@@ -89,7 +89,7 @@ class Handlers:
         service = self._state.engine_service
         if service is None:
             raise unavailable("The model is being loaded.")
-        return document(service.context, keyed=bool(self._server.api_keys))
+        return document(service.context, keyed=self._server.keyed)
 
     async def list_models(self, call: Call) -> web.StreamResponse:
         return json_response(msgspec.json.encode(models.list_models(self._state.service().context)))
@@ -116,7 +116,7 @@ class Handlers:
         service = self._state.service()
         with self._state.accept():
             request = await self._decode(call, service, ChatCompletionRequest)
-            answer = await service.chat.start(request, call.arrival)
+            answer = await service.chat.start(request, call.caller)
             return await self._answer(call, answer, bool(request.stream))
 
     async def completions(self, call: Call) -> web.StreamResponse:
@@ -125,7 +125,7 @@ class Handlers:
             request = await self._decode(call, service, CompletionRequest)
             more = service.completions.check_prompts(request) - 1
             with self._state.accept(more):
-                answer = await service.completions.start(request, call.arrival)
+                answer = await service.completions.start(request, call.caller)
                 return await self._answer(call, answer, bool(request.stream))
 
     async def _answer(self, call: Call, answer: Answer, stream: bool) -> web.StreamResponse:

@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from octavo_gateway.api.context import ApiContext
@@ -31,15 +32,18 @@ _INTERRUPT_DRAIN_SECONDS = 2.0  # Ctrl-C is somebody waiting
 
 
 class Signals:
-    """SIGTERM and SIGINT: the first asks to drain, the second to leave at once."""
+    """SIGTERM and SIGINT: the first asks to drain, the second to leave at once. SIGHUP: `reload`, if there is one."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, reload: Callable[[], None] | None = None) -> None:
         self._loop = loop
         self.first: signal.Signals | None = None
         self.asked = asyncio.Event()
         self.urged = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
+        self._reload = reload
+        if reload is not None:
+            loop.add_signal_handler(signal.SIGHUP, reload)
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self.first is None:
@@ -51,6 +55,8 @@ class Signals:
     def close(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.remove_signal_handler(number)
+        if self._reload is not None:
+            self._loop.remove_signal_handler(signal.SIGHUP)
 
 
 def bind(settings: ServerSettings) -> socket.socket:
@@ -74,9 +80,10 @@ async def serve(
     listener: socket.socket, loading: Future[Engine], api: ApiSettings, settings: ServerSettings
 ) -> int:
     """Serve until a signal; the exit status. Errors of `loading` are raised."""
-    signals = Signals(asyncio.get_running_loop())
+    keys = ApiKeys.of(settings)
+    signals = Signals(asyncio.get_running_loop(), keys.ring.reload if keys.ring.reloadable else None)
     state = ServerState(settings.max_concurrent, settings.stall_seconds)
-    handlers, keys = Handlers(state, api, settings), ApiKeys.of(settings)
+    handlers = Handlers(state, api, settings)
     server = HttpServer(Dispatcher(state, handlers, keys, RequestLog(settings.log_requests)))
     http = await asyncio.get_running_loop().create_server(server, sock=listener)
     workers = TextWorkers(api.tokenizer_threads)

@@ -28,7 +28,7 @@ class RequestLog:
             request.method[:16],
             request.rel_url.raw_path[:_MAX_PATH],  # percent-encoded: one line whatever a client sends
             outcome,
-            time.monotonic() - call.arrival,
+            time.monotonic() - call.caller.arrival,
             _tokens(call),
             quoted(call.id, _MAX_PATH),
         )

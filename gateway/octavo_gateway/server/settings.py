@@ -10,6 +10,8 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     api_keys: tuple[str, ...] = ()
+    named_keys: str = ""  # entries as in a key file
+    key_file: str | None = None
     admin_keys: tuple[str, ...] = ()
     debug_cache: bool = False  # /debug/cache answers whoever may send requests
     max_body_bytes: int = 32 * 1024 * 1024
@@ -19,3 +21,8 @@ class ServerSettings:
     shutdown_seconds: float = 20.0
     log_requests: bool = True
     stall_seconds: float = 30.0  # /ready fails when the engine has work and has not stepped for so long
+
+    @property
+    def keyed(self) -> bool:
+        """Whether requests need a key."""
+        return bool(self.api_keys or self.named_keys.strip() or self.key_file)

@@ -1,0 +1,93 @@
+"""Tenants share neither cached prefixes nor what could tell of them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import Script, ScriptedEngine, spoken
+from served import Served, octavo_serve
+from serving import HELLO, run, serving
+
+from octavo_gateway.api.cache_names import cache_namespace
+
+NAMES = st.one_of(st.none(), st.text(min_size=1, max_size=8))
+
+
+@given(NAMES, NAMES, NAMES, NAMES)
+def test_a_namespace_is_its_tenant_and_salt(
+    a: str | None, b: str | None, c: str | None, d: str | None
+) -> None:
+    """What is told apart by kind and length cannot be made to meet."""
+    assert (cache_namespace(a, b) == cache_namespace(c, d)) == ((a, b) == (c, d))
+    assert 0 <= cache_namespace(a, b) < 2**64
+
+
+def test_the_key_decides_and_a_salt_only_narrows() -> None:
+    async def scenario() -> list[int]:
+        scripted = ScriptedEngine(Script(steps=spoken("x")))
+        async with serving(
+            scripted, server={"named_keys": "red=r1 red=r2 blue=b", "api_keys": ("k",)}
+        ) as client:
+            for key, salt in (("r1", None), ("r2", None), ("b", None), ("k", None), ("r1", "s"), ("b", "s")):
+                headers = {"Authorization": f"Bearer {key}"}
+                body = {**HELLO, "user": "red", **({"cache_salt": salt} if salt else {})}
+                status, _, _ = await client.post("/v1/chat/completions", body, headers=headers)
+                assert status == 200
+        return [stream.namespace for stream in scripted.submitted]
+
+    red, again, blue, plain, red_salted, blue_salted = run(scenario())
+    assert red == again and len({red, blue, plain, red_salted, blue_salted, 0}) == 6
+
+
+@pytest.mark.slow
+def test_neither_cached_tokens_nor_time_tells_what_another_tenant_sent(tmp_path: Path) -> None:
+    """Behaviour 12: a prompt that another tenant has sent is as new as one that nobody has sent."""
+    file = tmp_path / "keys"
+    file.write_text("red=r\nblue=b\n")
+    file.chmod(0o600)
+
+    def first_token(served: Served, key: str, prompt: str) -> tuple[int, float]:
+        """cached_tokens, and seconds to the answer of one token."""
+        connection = HTTPConnection("127.0.0.1", served.port, timeout=60)
+        body: dict[str, Any] = {"prompt": prompt, "max_tokens": 1, "temperature": 0}
+        start = time.perf_counter()
+        headers = {"Authorization": f"Bearer {key}"}
+        connection.request("POST", "/v1/completions", json.dumps(body), headers)
+        answer = json.loads(connection.getresponse().read())
+        return answer["usage"]["prompt_tokens_details"]["cached_tokens"], time.perf_counter() - start
+
+    flags = (
+        "--max-model-len",
+        "1024",
+        "--threads",
+        "1",
+        "--max-num-seqs",
+        "16",
+        "--kv-cache-memory",
+        "128MiB",
+    )
+    with octavo_serve(*flags, "--api-key-file", str(file)) as served:
+        known, new, own = [], [], []
+        for i in range(12):
+            secret, other = (f"{word} {i}: " + "one two three four " * 30 for word in ("Secret", "Other"))
+            assert first_token(served, "r", secret)[0] < 16
+            # Which of the two is asked first takes turns, so that a machine that slows down favours neither.
+            for kind in (known, new) if i % 2 else (new, known):
+                cached, seconds = first_token(served, "b", secret if kind is known else other)
+                assert cached < 16
+                kind.append(seconds)
+            cached, seconds = first_token(served, "r", secret)
+            assert cached >= 100
+            own.append(seconds)
+    assert statistics.median(own) < 0.6 * statistics.median(new), (
+        "a cached prompt must be told by its time here"
+    )
+    assert 0.75 < statistics.median(known) / statistics.median(new) < 1.33
