@@ -137,6 +137,7 @@ void bind_config(nb::module_& m) {
       .def_rw("rope_interleaved", &ModelConfig::rope_interleaved)
       .def_rw("tied_embeddings", &ModelConfig::tied_embeddings)
       .def_rw("names", &ModelConfig::names)
+      .def_rw("part", &ModelConfig::part)
       .def_rw("eos_token_ids", &ModelConfig::eos_token_ids)
       .def_rw("bos_token_id", &ModelConfig::bos_token_id);
 }

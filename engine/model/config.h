@@ -73,6 +73,8 @@ struct ModelConfig {
 
   bool tied_embeddings = false;
   TensorNames names;
+  std::string
+      part;  // what the tensors of this decoder begin with where the checkpoint holds other models too; or empty
   std::vector<int32_t> eos_token_ids;
   int32_t bos_token_id = -1;
 

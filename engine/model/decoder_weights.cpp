@@ -251,7 +251,7 @@ class Loader {
     for (const std::string& name : files_.names()) {
       const bool derived =
           name.ends_with(".rotary_emb.inv_freq") || name == "rope_freqs.weight" || name.starts_with("rope_factors_");
-      if (used_.contains(name) || derived) continue;
+      if (used_.contains(name) || derived || !name.starts_with(config_.part)) continue;
       throw Error(ErrorCode::kUnsupported, name,
                   cat("the model has a tensor ", name, " that architecture ", config_.architecture,
                       " with this configuration does not use"));

@@ -32,7 +32,7 @@ class QuantizeOnLoad final : public WeightFiles {
   MatrixSource quantized(const std::string& name, MatrixSource source) const {
     const bool dense = weight_format_info(source.format).block == 1;
     if (!dense || source.n == 1 || source.k % kBlock != 0) return source;
-    const bool vocabulary = name == "model.embed_tokens.weight" || name == "lm_head.weight" ||
+    const bool vocabulary = name.ends_with("embed_tokens.weight") || name.ends_with("lm_head.weight") ||
                             name == "token_embd.weight" || name == "output.weight";
     source.pack_as = vocabulary ? WeightFormat::kQ8_0 : format_;
     return source;

@@ -110,8 +110,16 @@ def from_hugging_face(
         ModelError: a field is missing, malformed or cannot be honoured (named in ``param``).
     """
     family = families.of_class(config.get("architectures"), source)
-    fields = Fields({**family.defaults, **config}, source)
     out = family.new_config(gguf=False)
+    described: Mapping[str, Any] = config
+    if prefix := family.parts_of.get(config["architectures"][0]):
+        family.become_part(out, prefix)
+        own = ("bos_token_id", "eos_token_id", "tie_word_embeddings")
+        described = {
+            **Fields(config, source).mapping("text_config"),
+            **{name: config[name] for name in own if config.get(name) is not None},
+        }
+    fields = Fields({**family.defaults, **described}, source)
     out.num_layers = fields.integer("num_hidden_layers", high=MAX_LAYERS)
     out.hidden = fields.integer("hidden_size", high=MAX_WIDTH)
     out.intermediate = fields.integer("intermediate_size", high=MAX_WIDTH)

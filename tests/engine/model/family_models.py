@@ -14,7 +14,7 @@ import transformers
 from tiny_models import LLAMA3_ROPE, interleave
 
 VOCAB = 300
-_BASE: dict[str, Any] = {
+BASE: dict[str, Any] = {
     "vocab_size": VOCAB,
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -161,7 +161,7 @@ def make(case: Case) -> transformers.PreTrainedModel:
     """The model in float32, with norms, biases and sinks that matter."""
     torch.manual_seed(23)
     config_class = getattr(transformers, f"{case.config_kind or case.kind}Config")
-    config = config_class(**(_BASE | case.fields))
+    config = config_class(**(BASE | case.fields))
     config._attn_implementation = "eager"
     model = getattr(transformers, f"{case.kind}ForCausalLM")(config).eval()
     with torch.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from family_models import CASES, VOCAB
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
 from octavo import _engine
 from octavo.models.checkpoint import open_checkpoint
@@ -83,6 +85,30 @@ def test_logits_and_greedy_tokens_equal_the_reference(reference: Any, name: str,
     greedy = want.logits[prompt - 1 : -1].argmax(-1).tolist()
     assert got[prompt - 1 : -1].argmax(-1).tolist() == greedy
     assert greedy == want.ids[prompt:] or "dynamic" in name  # its frequencies follow the length
+
+
+def test_the_text_of_a_model_that_sees_images(tmp_path: Path) -> None:
+    text = {"head_dim": 32, "num_hidden_layers": 2, "sliding_window": 24, "query_pre_attn_scalar": 32}
+    vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    torch.manual_seed(3)
+    model = Gemma3ForConditionalGeneration(
+        Gemma3Config(
+            text_config=family_models.BASE | text,
+            vision_config=vision | {"image_size": 28, "patch_size": 14},
+            mm_tokens_per_image=4, boi_token_index=290, eoi_token_index=291, image_token_index=292,
+        )
+    ).eval()  # fmt: skip
+    model.save_pretrained(tmp_path)
+    config_json = tmp_path / "config.json"
+    config = json.loads(config_json.read_text()) | {"eos_token_id": [1, 106]}
+    for assumed in ("rope_parameters", "rms_norm_eps"):  # published ones leave out what transformers assumes
+        del config["text_config"][assumed]
+    config_json.write_text(json.dumps(config))
+    (tmp_path / "generation_config.json").unlink()
+    ids = np.random.default_rng(7).integers(3, 290, 100).tolist()
+    want = family_models.reference_logits(model, ids)
+    np.testing.assert_allclose(runner(tmp_path, 200).logits(ids), want, atol=2e-4, rtol=0)
+    assert open_checkpoint(tmp_path).config.eos_token_ids == [1, 106]
 
 
 @pytest.mark.parametrize("name", CASES)

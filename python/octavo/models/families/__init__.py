@@ -37,7 +37,7 @@ FAMILIES = (
     GPT_OSS,
 )
 
-_BY_CLASS = {name: family for family in FAMILIES for name in family.classes}
+_BY_CLASS = {name: family for family in FAMILIES for name in (*family.classes, *family.parts_of)}
 _BY_GGUF = {family.gguf: family for family in FAMILIES if family.gguf is not None}
 
 __all__ = ["FAMILIES", "Family", "of_class", "of_gguf"]

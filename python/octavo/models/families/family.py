@@ -57,6 +57,8 @@ class Family:
     Attributes:
         name: for messages and ``octavo info``.
         classes: what ``config.json`` calls it in ``architectures``.
+        parts_of: classes of models that hold one of this family beside others, as an encoder of images: what the names
+            of its tensors begin with; its configuration is their ``text_config``. Only the text is run.
         gguf: what a GGUF calls it in ``general.architecture``; None: such files are not read.
         names: Hugging Face's tensor names by role, where they differ from Llama's.
         gguf_names: GGUF's tensor names by role, where they differ from the usual ones.
@@ -70,6 +72,7 @@ class Family:
 
     name: str
     classes: tuple[str, ...]
+    parts_of: Mapping[str, str] = field(default_factory=dict)
     gguf: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     gguf_names: Mapping[str, str] = field(default_factory=dict)
@@ -87,6 +90,14 @@ class Family:
         config.names = self.tensor_names()
         self.set_traits(config, gguf=gguf)
         return config
+
+    def become_part(self, config: _engine.ModelConfig, prefix: str) -> None:
+        """All tensor names of ``config`` begin with ``prefix``."""
+        names = config.names
+        for role in ("embedding", "final_norm", "head", "layers"):
+            setattr(names, role, prefix + getattr(names, role))
+        config.names = names
+        config.part = prefix
 
     def set_traits(self, config: _engine.ModelConfig, *, gguf: bool) -> None:
         """Gives ``config`` what every model of the family has."""

@@ -88,11 +88,20 @@ GEMMA2 = Family(
 GEMMA3 = Family(
     name="gemma3",
     classes=("Gemma3ForCausalLM",),
+    parts_of={"Gemma3ForConditionalGeneration": "language_model."},
     gguf="gemma3",
     names=_NAMES,
     traits=_TRAITS | {"qk_norm": _engine.QkNorm.HEAD},
     gguf_traits=_GGUF_TRAITS,
-    defaults=_DEFAULTS | {"rope_theta": 1e6, "rope_local_base_freq": 10000.0},
+    defaults=_DEFAULTS
+    | {
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 10000.0,
+        "vocab_size": 262208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 131072,
+    },
     read=_read_gemma3,
     read_gguf=_read_gemma3_gguf,
 )
