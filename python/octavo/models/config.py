@@ -110,7 +110,7 @@ def from_hugging_face(
         ModelError: a field is missing, malformed or cannot be honoured (named in ``param``).
     """
     family = families.of_class(config.get("architectures"), source)
-    out = family.new_config(gguf=False)
+    out = family.new_config()
     described: Mapping[str, Any] = config
     if prefix := family.parts_of.get(config["architectures"][0]):
         family.become_part(out, prefix)

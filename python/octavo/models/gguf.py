@@ -44,7 +44,7 @@ def from_gguf(
     family = families.of_gguf(metadata.get("general.architecture"), source)
     fields = everything.below(f"{family.gguf}.")
     shapes = {name: shape for name, shape, _, _ in weights.tensors()}
-    out = family.new_config(gguf=True)
+    out = family.new_config()
     names = out.names
 
     def biased(role: str) -> bool:

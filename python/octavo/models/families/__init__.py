@@ -49,9 +49,11 @@ def of_class(architectures: Any, source: str) -> Family:
     Raises:
         ModelError: there is none; the message lists those that there are.
     """
-    name = architectures[0] if isinstance(architectures, list) and len(architectures) == 1 else architectures
-    if isinstance(name, str) and name in _BY_CLASS:
-        return _BY_CLASS[name]
+    name = architectures
+    if isinstance(architectures, list) and len(architectures) == 1:
+        name = architectures[0]
+        if isinstance(name, str) and name in _BY_CLASS:
+            return _BY_CLASS[name]
     raise ModelError(
         f"{source}: architecture {name} is not supported; supported: {', '.join(_BY_CLASS)}",
         code="unsupported",

@@ -83,12 +83,11 @@ class Family:
     read: Reader = nothing_more
     read_gguf: Reader = nothing_more
 
-    def new_config(self, *, gguf: bool) -> _engine.ModelConfig:
-        """A configuration with the family's names and traits."""
+    def new_config(self) -> _engine.ModelConfig:
+        """A configuration with the family's name and tensor names."""
         config = _engine.ModelConfig()
         config.architecture = self.name
         config.names = self.tensor_names()
-        self.set_traits(config, gguf=gguf)
         return config
 
     def become_part(self, config: _engine.ModelConfig, prefix: str) -> None:
