@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -98,6 +99,7 @@ def run(flags: argparse.Namespace) -> int:
         if name not in known:
             raise InvalidArgumentError(f"--only {name}: there are {', '.join(known)}", param="only")
     shape = SHORT if flags.short else Shape()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no peer outlives the command
     logs = Path(tempfile.mkdtemp(prefix="octavo-peers-"))
     peers = []
     for peer in _peers(flags, logs):

@@ -13,7 +13,7 @@ from octavo_bench.client import Load, Record, Shot, Target, run_load
 from octavo_bench.peers.base import Started
 from octavo_bench.peers.process import end, free_port, resident_mb, spawn
 
-START_LIMIT = 300.0
+START_LIMIT = 900.0  # vLLM compiles for minutes
 
 
 @dataclass

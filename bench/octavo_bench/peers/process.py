@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -41,7 +42,7 @@ def _children(pid: int) -> list[int]:
 async def spawn(
     command: Sequence[str], log: Path, *, stdin: bool = False, env: Mapping[str, str] | None = None
 ) -> asyncio.subprocess.Process:
-    """Starts ``command`` with its errors (and, without ``stdin``, its output) in ``log``."""
+    """Starts ``command`` in a process group of its own, its errors (and, without ``stdin``, its output) in ``log``."""
     pipe = asyncio.subprocess.PIPE
     with log.open("ab") as out:
         return await asyncio.create_subprocess_exec(
@@ -51,16 +52,16 @@ async def spawn(
             stderr=out,
             env={**os.environ, **(env or {})},
             limit=1 << 26,
+            start_new_session=True,
         )
 
 
 async def end(process: asyncio.subprocess.Process, grace: float = 10.0) -> None:
-    """Asks the process to go, and after ``grace`` seconds makes it."""
-    if process.returncode is not None:
-        return
-    process.send_signal(signal.SIGTERM)
-    try:
-        await asyncio.wait_for(process.wait(), grace)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+    """Asks the process to go, and after ``grace`` seconds makes it; what it started goes with it."""
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), grace)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
