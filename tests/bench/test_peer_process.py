@@ -32,7 +32,7 @@ def test_what_a_peer_started_goes_with_it(tmp_path: Path) -> None:
         assert process.stdout is not None
         child = int(await process.stdout.readline())
         assert running(child) and os.getpgid(child) == process.pid
-        await end(process)
+        await end(process, grace=0.3)
         assert process.returncode is not None
         return child
 

@@ -65,3 +65,9 @@ async def end(process: asyncio.subprocess.Process, grace: float = 10.0) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
+    # Its pipes end with the last of the group; the event loop closes them.
+    if process.stdin is not None:
+        process.stdin.close()
+    if process.stdout is not None:
+        await process.stdout.read()
+    await asyncio.sleep(0)
