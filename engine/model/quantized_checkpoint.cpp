@@ -285,7 +285,7 @@ class QuantizedCheckpoint final : public WeightFiles {
       if (!has_zeros) corrupt(at + kind.zero, "is missing");
       const Grid zeros(table_->find(at + kind.zero));
       zeros.expect_type("I32");
-      zeros.expect(scales.rows, m.n / packed);
+      zeros.expect(scales.rows, (m.n + packed - 1) / packed);
       const bool awq = q_.method == "awq";
       if (awq && bits != 4) unsupported(at + kind.codes, cat("has codes of ", bits, " bits; awq has 4"));
       int place[8];  // of a column among those of its word
@@ -344,6 +344,10 @@ std::unique_ptr<WeightFiles> open_quantized_weights(std::unique_ptr<TensorTable>
   if (quantization.bits != 4 && quantization.bits != 8) {
     throw Error(ErrorCode::kUnsupported, "quantization_config.bits",
                 cat("quantization_config.bits is ", quantization.bits, "; 4 and 8 can be read"));
+  }
+  if (quantization.block_rows < 0 || quantization.block_columns < (quantization.block_rows > 0 ? 1 : 0)) {
+    throw Error(ErrorCode::kUnsupported, "quantization_config.weight_block_size",
+                cat("blocks of ", quantization.block_rows, " x ", quantization.block_columns, " weights"));
   }
   return std::make_unique<QuantizedCheckpoint>(std::move(table), quantization);
 }
