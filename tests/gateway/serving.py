@@ -15,7 +15,8 @@ from octavo_gateway.api.engine import Engine
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.api.text import TextWorkers
 from octavo_gateway.server.auth import ApiKeys
-from octavo_gateway.server.dispatch import Dispatcher, HttpServer
+from octavo_gateway.server.connection import HttpServer
+from octavo_gateway.server.dispatch import Dispatcher
 from octavo_gateway.server.handlers import Handlers
 from octavo_gateway.server.lifecycle import bind
 from octavo_gateway.server.settings import ServerSettings
@@ -37,11 +38,17 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Client:
-    def __init__(self, session: aiohttp.ClientSession, base: str, state: ServerState, port: int) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, base: str, state: ServerState, port: int, http: HttpServer
+    ):
+        self._http = http
         self.session = session
         self.base = base
         self.state = state
         self.port = port
+
+    def open_connections(self) -> int:
+        return len(self._http.connections)
 
     async def get(self, path: str, **kwargs: Any) -> tuple[int, Any, Any]:
         async with self.session.get(self.base + path, **kwargs) as r:
@@ -83,17 +90,19 @@ async def serving(
     """A server for `engine` (None: still loading) on a free port, and a client for it."""
     api_settings = ApiSettings(served_names=(MODEL, "alias/with-slash"), **(api or {}))
     settings = ServerSettings(port=0, **(server or {}))
-    state = ServerState(settings.max_concurrent, settings.stall_seconds)
+    state = ServerState.of(settings)
     workers = TextWorkers(2)
     if engine is not None:
         state.loaded(Service(ApiContext(engine, api_settings, state.metrics, workers)))
     listener = bind(settings)
-    http = HttpServer(Dispatcher(state, Handlers(state, api_settings, settings), ApiKeys.of(settings)))
+    http = HttpServer(
+        Dispatcher(state, Handlers(state, api_settings, settings), ApiKeys.of(settings)), settings
+    )
     port = listener.getsockname()[1]
     running = await asyncio.get_running_loop().create_server(http, sock=listener)
     try:
         async with aiohttp.ClientSession() as session:
-            yield Client(session, f"http://127.0.0.1:{port}", state, port)
+            yield Client(session, f"http://127.0.0.1:{port}", state, port, http)
     finally:
         running.close()
         http.pre_shutdown()

@@ -220,3 +220,27 @@ def test_tokenize_refusals(path: str, body: dict[str, Any], param: str) -> None:
             assert status == 400 and answer["error"]["param"] == param
 
     run(scenario())
+
+
+def test_a_tenant_has_its_own_limit() -> None:
+    async def scenario() -> None:
+        slow = ScriptedEngine(Script(steps=spoken("fine"), first_step_seconds=0.3))
+        limits = {"named_keys": "red=r1 red=r2 blue=b", "max_tenant_requests": 3}
+        async with serving(slow, server=limits) as client:
+
+            async def ask(key: str, path: str = "/v1/chat/completions", **fields: Any) -> int:
+                body = {**(HELLO if "chat" in path else {"prompt": ["a"] * 4}), **fields}
+                headers = {"Authorization": f"Bearer {key}"}
+                status, told, _ = await client.post(path, body, headers=headers)
+                assert (status == 429) == ("Retry-After" in told)
+                return status
+
+            statuses = await asyncio.gather(
+                *(ask(key) for key in ("r1", "r2") * 5), *(ask("b") for _ in range(3))
+            )
+            assert sorted(statuses[:10]) == [200] * 3 + [429] * 7 and statuses[10:] == [200] * 3
+            assert await ask("r1", "/v1/completions") == 429  # each of its prompts is a request
+            assert await ask("r1") == 200
+            assert client.state.accepted == 0
+
+    run(scenario())

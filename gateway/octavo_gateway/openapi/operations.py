@@ -19,12 +19,14 @@ ERRORS = {
     400: "The request is malformed, a value is out of range, or the input does not fit the model's window.",
     401: "The API key is missing or wrong.",
     404: "There is no such model; or the route is switched off.",
+    408: "The body did not come in time.",
     413: "The body is larger than the server reads.",
-    429: "The queue is full; retry after what Retry-After says.",
+    415: "The body is compressed.",
+    429: "The queue is full, or the limit of the API key's tenant reached; retry after what Retry-After says.",
     500: "The server failed on this request.",
     503: "The server loads its model, shuts down, or makes no progress; retry after what Retry-After says.",
 }
-_OF_A_BODY = (400, 404, 413, 429, 500, 503)
+_OF_A_BODY = (400, 404, 408, 413, 415, 429, 500, 503)
 _OF_THE_SERVER = (400, 500, 503)
 _NONE_BUT_FAULTS = (400, 500)
 

@@ -17,6 +17,8 @@ DEFAULT_MAX_DEPTH = 64
 # Arrays, objects and strings in a body. Decoding holds the interpreter's lock: what it makes must be bounded, and not
 # only the bytes it is made from.
 MAX_VALUES = 2**17
+# Items of all kinds: numbers above all, of which more are made in the same time.
+MAX_LIST_ITEMS = 2**20
 
 # Known to the API and without effect here: accepted silently.
 _NO_EFFECT = frozenset(
@@ -94,6 +96,7 @@ def check_structure(body: bytes, max_depth: int) -> None:
     Without recursion and at the speed of bytes.replace: escapes, then strings, are cut out; what is left is brackets,
     and each pass takes away the innermost layer.
     """
+    _check_items(body)
     opening = body.count(b"[") + body.count(b"{")
     if opening <= max_depth and body.count(b'"') <= 2 * MAX_VALUES:
         return
@@ -115,7 +118,16 @@ def check_structure(body: bytes, max_depth: int) -> None:
         raise _too_deep(max_depth)
 
 
-def _too_many(body: bytes) -> ApiError:
+def _check_items(body: bytes) -> None:
+    """Refuse more than MAX_LIST_ITEMS commas outside of strings."""
+    if body.count(b",") <= MAX_LIST_ITEMS:
+        return
+    rest = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if sum(part.count(b",") for part in rest.split(b'"', 2 * MAX_VALUES)[::2]) > MAX_LIST_ITEMS:
+        raise _too_many(body, f"{MAX_LIST_ITEMS} items")
+
+
+def _too_many(body: bytes, what: str = f"{MAX_VALUES} arrays, objects and strings") -> ApiError:
     """Names the field that most of the body is."""
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
@@ -124,7 +136,7 @@ def _too_many(body: bytes) -> ApiError:
     longest = max(fields, key=lambda name: len(fields[name]), default=None)
     param = None if longest is None else shorten(longest, 64)
     where = "" if param is None else f"{param}: "
-    return invalid(param, f"{where}A body may have at most {MAX_VALUES} arrays, objects and strings in all.")
+    return invalid(param, f"{where}A body may have at most {what} in all.")
 
 
 def _too_deep(limit: int) -> ApiError:

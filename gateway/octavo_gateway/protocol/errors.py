@@ -104,10 +104,24 @@ def invalid_api_key() -> ApiError:
     )
 
 
+def request_timeout(what: str, seconds: float) -> ApiError:
+    return ApiError(408, f"{what} did not come within {seconds:g} s.", code="request_timeout")
+
+
 def queue_full(limit: int) -> ApiError:
     return ApiError(
         429,
         f"The request queue is full ({limit} requests); retry later.",
+        type="rate_limit_error",
+        code="rate_limit_exceeded",
+        retry_after=RETRY_AFTER_SECONDS,
+    )
+
+
+def too_many_of_tenant(limit: int) -> ApiError:
+    return ApiError(
+        429,
+        f"This API key's tenant has {limit} requests under way, which is its limit; retry later.",
         type="rate_limit_error",
         code="rate_limit_exceeded",
         retry_after=RETRY_AFTER_SECONDS,

@@ -1,32 +1,79 @@
-"""Reading a request's body without ever holding more than its limit."""
+"""Reading requests' bodies: bounded in size and time for each, and in memory for all of them together."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from aiohttp import web
 
-from octavo_gateway.protocol.errors import ApiError, invalid
+from octavo_gateway.protocol.errors import ApiError, invalid, request_timeout, unavailable
+
+# So much of each body is not counted: ordinary requests are read while others fill the memory for large ones.
+_UNCOUNTED = 64 * 1024
 
 
-async def read_body(request: web.BaseRequest, limit: int) -> bytes:
-    """The whole body. A declared length beyond the limit is refused before a byte is read."""
-    declared = request.content_length
-    if declared is not None and declared > limit:
-        raise _too_large(limit)
-    if request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        while chunk := await request.content.readany():
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(limit)
-            chunks.append(chunk)
-    except web.RequestPayloadError as e:
-        raise invalid(None, f"The body cannot be read: {e}") from None
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+class BodyTimeout(Exception):
+    """The body was not there in time."""
 
 
-def _too_large(limit: int) -> ApiError:
-    return ApiError(413, f"The body is larger than {limit} bytes.", code="request_too_large")
+class BodyReader:
+    """
+    Args:
+        limit: bytes of one body.
+        seconds: from the head of a request to the end of its body.
+        memory: bytes of large bodies that are being read or decoded.
+    """
+
+    def __init__(self, limit: int, seconds: float, memory: int) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._memory = memory
+        self._held = 0
+
+    @asynccontextmanager
+    async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
+        """The whole body. A declared length beyond the limit is refused before a byte is read."""
+        encoding = request.headers.get("Content-Encoding", "identity")
+        if encoding.lower() != "identity":
+            raise ApiError(415, "A body must not be compressed.", code="unsupported_content_encoding")
+        declared = request.content_length
+        if declared is not None and declared > self._limit:
+            raise self._too_large()
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
+        content, timer, held = request.content, None, 0
+        if not content.is_eof():
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(self._seconds, content.set_exception, BodyTimeout())
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            while chunk := await content.readany():
+                size += len(chunk)
+                if size > self._limit:
+                    raise self._too_large()
+                chunks.append(chunk)
+                more = max(0, size - _UNCOUNTED) - held
+                if self._held + more > self._memory:
+                    raise unavailable("The server reads as many large bodies as it has memory for.")
+                self._held += more
+                held += more
+            if timer is not None:
+                timer.cancel()
+            body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            del chunks
+            yield body
+        except BodyTimeout:
+            raise request_timeout("The body", self._seconds) from None
+        except web.RequestPayloadError as e:
+            raise invalid(None, f"The body cannot be read: {e}") from None
+        finally:
+            self._held -= held
+            if timer is not None:
+                timer.cancel()
+
+    def _too_large(self) -> ApiError:
+        return ApiError(413, f"The body is larger than {self._limit} bytes.", code="request_too_large")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -12,7 +11,7 @@ from aiohttp import web
 
 from octavo_gateway.api.caller import Caller
 from octavo_gateway.api.ids import new_id
-from octavo_gateway.protocol.errors import ApiError, internal_error, invalid, quoted, shorten
+from octavo_gateway.protocol.errors import ApiError, internal_error, quoted
 from octavo_gateway.server.auth import ApiKeys
 from octavo_gateway.server.call import Call
 from octavo_gateway.server.faults import log_fault
@@ -21,11 +20,8 @@ from octavo_gateway.server.request_log import RequestLog
 from octavo_gateway.server.responses import SERVER, error_response
 from octavo_gateway.server.state import Phase, ServerState
 
-_log = logging.getLogger("octavo.gateway")
-
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 _MAX_REQUEST_ID = 128
-_LINGERING_SECONDS = 2.0  # how long the rest of a refused body is read before the connection closes
 
 
 def routes(handlers: Handlers) -> dict[str, dict[str, Handler]]:
@@ -77,7 +73,7 @@ class Dispatcher:
         if not response.prepared:
             response.headers["Server"] = SERVER
             response.headers["X-Request-Id"] = call.id
-            if self._state.phase is Phase.DRAINING:
+            if self._state.phase is Phase.DRAINING or response.status == 408:
                 response.force_close()
         self._log.finished(call, str(response.status))
         return response
@@ -110,39 +106,3 @@ def _method_not_allowed(method: str, path: str, methods: dict[str, Handler]) -> 
     response = error_response(error)
     response.headers["Allow"] = allowed
     return response
-
-
-class _Connection(web.RequestHandler):
-    """aiohttp's protocol, with its own errors (malformed HTTP) in our shape."""
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer is already under way")
-        if status < 500:
-            error = invalid(None, f"The request is not valid HTTP: {shorten(message or str(exc), 200)}")
-            error.status = status
-        else:
-            _log.error("the connection failed", exc_info=exc)
-            error = internal_error()
-        response = error_response(error)
-        response.headers["Server"] = SERVER
-        response.force_close()
-        return response
-
-
-class HttpServer(web.Server):
-    """Makes a connection handler per client; a handler is cancelled when its client goes."""
-
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        super().__init__(dispatcher, handler_cancellation=True)
-
-    def __call__(self) -> web.RequestHandler:
-        connection = _Connection(self, loop=asyncio.get_running_loop(), lingering_time=_LINGERING_SECONDS)
-        connection.access_logger = None
-        return connection

@@ -135,5 +135,9 @@ async def stream_events(
         return response
     finally:
         writer.close()
-    await response.write_eof()
+    ending = asyncio.get_running_loop().call_later(limits.stalled_seconds, transport.abort)
+    try:
+        await response.write_eof()
+    finally:
+        ending.cancel()
     return response

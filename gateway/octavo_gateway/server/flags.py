@@ -72,7 +72,50 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
         default=1024,
         help="requests that may wait beyond --max-num-seqs; more are answered 429",
     )
+    group.add_argument(
+        "--max-tenant-requests",
+        type=int,
+        default=0,
+        help="requests under way of one tenant (the name of its API key); more are answered 429; 0: no such limit",
+    )
     group.add_argument("--max-body-bytes", type=int, default=32 * 1024 * 1024, help="largest request body")
+    group.add_argument(
+        "--max-bodies-bytes",
+        type=int,
+        default=256 * 1024 * 1024,
+        help="bodies above 64 KiB that are read at once, in bytes; more are answered 503",
+    )
+    group.add_argument(
+        "--max-connections", type=int, default=4096, help="open connections; more are answered 503 and closed"
+    )
+    group.add_argument(
+        "--header-timeout",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="how long the head of a request may take to come; then 408",
+    )
+    group.add_argument(
+        "--body-timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long the body of a request may take to come; then 408",
+    )
+    group.add_argument(
+        "--idle-timeout",
+        type=float,
+        default=75.0,
+        metavar="SECONDS",
+        help="how long a connection is kept for a next request; longer than a proxy in front keeps its own",
+    )
+    group.add_argument(
+        "--stalled-reader-timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long a client may leave its answer unread; then its connection is closed",
+    )
     group.add_argument(
         "--max-stream-backlog",
         type=int,
@@ -192,7 +235,11 @@ def default_name(model: str) -> str:
 
 def server_settings(flags: argparse.Namespace) -> ServerSettings:
     _check(flags, "port", 0, 65535)
-    for name in ("max_queue", "max_body_bytes", "max_stream_backlog", "shutdown_timeout", "stall_timeout"):
+    for name in ("header_timeout", "body_timeout", "idle_timeout", "stalled_reader_timeout"):
+        _check(flags, name, 0.001, 2**31)
+    _check(flags, "max_connections", 1, 2**31)
+    counts = ("max_queue", "max_tenant_requests", "max_body_bytes", "max_bodies_bytes", "max_stream_backlog")
+    for name in (*counts, "shutdown_timeout", "stall_timeout"):
         _check(flags, name, 0, 2**53)
     return ServerSettings(
         host=flags.host,
@@ -203,7 +250,14 @@ def server_settings(flags: argparse.Namespace) -> ServerSettings:
         admin_keys=_admin_keys(flags.admin_key),
         debug_cache=flags.debug_cache,
         max_body_bytes=flags.max_body_bytes,
+        max_bodies_bytes=max(flags.max_bodies_bytes, flags.max_body_bytes),
+        max_connections=flags.max_connections,
+        header_seconds=flags.header_timeout,
+        body_seconds=flags.body_timeout,
+        idle_seconds=flags.idle_timeout,
+        stalled_reader_seconds=flags.stalled_reader_timeout,
         max_concurrent=flags.max_num_seqs + flags.max_queue,
+        max_tenant_requests=flags.max_tenant_requests,
         max_stream_backlog=flags.max_stream_backlog,
         shutdown_seconds=flags.shutdown_timeout,
         log_requests=not flags.disable_log_requests,

@@ -16,7 +16,7 @@ from octavo_gateway.protocol.completions import CompletionRequest
 from octavo_gateway.protocol.decode import decode
 from octavo_gateway.protocol.errors import unavailable
 from octavo_gateway.protocol.tokens import DetokenizeRequest, TokenizeRequest
-from octavo_gateway.server.body import read_body
+from octavo_gateway.server.body import BodyReader
 from octavo_gateway.server.call import Call
 from octavo_gateway.server.event_stream import StreamLimits, stream_events
 from octavo_gateway.server.responses import SERVER, json_response
@@ -39,6 +39,7 @@ class Handlers:
             max_backlog=server.max_stream_backlog,
             stalled_seconds=server.stalled_reader_seconds,
         )
+        self._bodies = BodyReader(server.max_body_bytes, server.body_seconds, server.max_bodies_bytes)
 
     async def health(self, call: Call) -> web.StreamResponse:
         """The process lives."""
@@ -99,34 +100,28 @@ class Handlers:
         return json_response(msgspec.json.encode(models.get_model(self._state.service().context, name)))
 
     async def tokenize(self, call: Call) -> web.StreamResponse:
-        service = self._state.service()
-        with self._state.accept():
-            request = await self._decode(call, service, TokenizeRequest)
+        service, request = await self._read(call, TokenizeRequest)
+        with self._state.accept(call.caller.tenant):
             answer = await tokens.tokenize(service.context, service.chat, request)
         return json_response(msgspec.json.encode(answer))
 
     async def detokenize(self, call: Call) -> web.StreamResponse:
-        service = self._state.service()
-        with self._state.accept():
-            request = await self._decode(call, service, DetokenizeRequest)
+        service, request = await self._read(call, DetokenizeRequest)
+        with self._state.accept(call.caller.tenant):
             answer = await tokens.detokenize(service.context, request)
         return json_response(msgspec.json.encode(answer))
 
     async def chat_completions(self, call: Call) -> web.StreamResponse:
-        service = self._state.service()
-        with self._state.accept():
-            request = await self._decode(call, service, ChatCompletionRequest)
+        service, request = await self._read(call, ChatCompletionRequest)
+        with self._state.accept(call.caller.tenant):
             answer = await service.chat.start(request, call.caller)
             return await self._answer(call, answer, bool(request.stream))
 
     async def completions(self, call: Call) -> web.StreamResponse:
-        service = self._state.service()
-        with self._state.accept():
-            request = await self._decode(call, service, CompletionRequest)
-            more = service.completions.check_prompts(request) - 1
-            with self._state.accept(more):
-                answer = await service.completions.start(request, call.caller)
-                return await self._answer(call, answer, bool(request.stream))
+        service, request = await self._read(call, CompletionRequest)
+        with self._state.accept(call.caller.tenant, service.completions.check_prompts(request)):
+            answer = await service.completions.start(request, call.caller)
+            return await self._answer(call, answer, bool(request.stream))
 
     async def _answer(self, call: Call, answer: Answer, stream: bool) -> web.StreamResponse:
         call.generations.extend(answer.generations)
@@ -138,9 +133,14 @@ class Handlers:
                 call.request, response, answer.events(), self._limits, lambda: answer.backlog
             )
 
-    async def _decode(self, call: Call, service: Service, type_: type[T]) -> T:
-        body = await read_body(call.request, self._server.max_body_bytes)
+    async def _read(self, call: Call, type_: type[T]) -> tuple[Service, T]:
+        """Who answers, and the body as `type_`. What would be refused without its body is refused before."""
+        service = self._state.service()
+        self._state.check_places(call.caller.tenant)
         depth = self._api.max_nesting_depth
-        if len(body) <= _LARGE_BODY:
-            return decode(body, type_, max_depth=depth)
-        return await service.context.workers.run(lambda: decode(body, type_, max_depth=depth))
+        async with self._bodies.read(call.request) as body:
+            if len(body) <= _LARGE_BODY:
+                request = decode(body, type_, max_depth=depth)
+            else:
+                request = await service.context.workers.run(lambda: decode(body, type_, max_depth=depth))
+        return self._state.service(), request

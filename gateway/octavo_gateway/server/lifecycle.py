@@ -15,7 +15,9 @@ from octavo_gateway.api.engine import Engine
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.api.text import TextWorkers
 from octavo_gateway.server.auth import ApiKeys
-from octavo_gateway.server.dispatch import Dispatcher, HttpServer
+from octavo_gateway.server.connection import HttpServer
+from octavo_gateway.server.dispatch import Dispatcher
+from octavo_gateway.server.file_limit import raise_file_limit
 from octavo_gateway.server.handlers import Handlers
 from octavo_gateway.server.request_log import RequestLog
 from octavo_gateway.server.settings import ServerSettings
@@ -81,10 +83,11 @@ async def serve(
 ) -> int:
     """Serve until a signal; the exit status. Errors of `loading` are raised."""
     keys = ApiKeys.of(settings)
+    raise_file_limit(settings.max_connections)
     signals = Signals(asyncio.get_running_loop(), keys.ring.reload if keys.ring.reloadable else None)
-    state = ServerState(settings.max_concurrent, settings.stall_seconds)
+    state = ServerState.of(settings)
     handlers = Handlers(state, api, settings)
-    server = HttpServer(Dispatcher(state, handlers, keys, RequestLog(settings.log_requests)))
+    server = HttpServer(Dispatcher(state, handlers, keys, RequestLog(settings.log_requests)), settings)
     http = await asyncio.get_running_loop().create_server(server, sock=listener)
     workers = TextWorkers(api.tokenizer_threads)
     engine: Engine | None = None

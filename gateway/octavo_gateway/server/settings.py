@@ -15,7 +15,13 @@ class ServerSettings:
     admin_keys: tuple[str, ...] = ()
     debug_cache: bool = False  # /debug/cache answers whoever may send requests
     max_body_bytes: int = 32 * 1024 * 1024
+    max_bodies_bytes: int = 256 * 1024 * 1024  # of large bodies at once
+    max_connections: int = 4096
+    header_seconds: float = 20.0  # for the head of a request, from its first byte
+    body_seconds: float = 60.0  # for its body
+    idle_seconds: float = 75.0  # how long a connection may wait for its next request
     max_concurrent: int = 256 + 1024  # accepted and unfinished requests: those that run and those that wait
+    max_tenant_requests: int = 0  # accepted and unfinished requests of one tenant; 0: no limit of its own
     max_stream_backlog: int = 1024  # steps that may wait for a slow reader
     stalled_reader_seconds: float = 60.0
     shutdown_seconds: float = 20.0

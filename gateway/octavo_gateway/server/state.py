@@ -13,7 +13,8 @@ from octavo_gateway.api.completions import CompletionService
 from octavo_gateway.api.context import ApiContext
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.metrics import Metrics
-from octavo_gateway.protocol.errors import queue_full, unavailable
+from octavo_gateway.protocol.errors import queue_full, too_many_of_tenant, unavailable
+from octavo_gateway.server.settings import ServerSettings
 
 
 class Phase(Enum):
@@ -34,18 +35,24 @@ class Service:
 class ServerState:
     """Belongs to the event loop's thread."""
 
-    def __init__(self, max_concurrent: int, stall_seconds: float) -> None:
+    def __init__(self, max_concurrent: int, stall_seconds: float, max_per_tenant: int = 0) -> None:
         self.phase = Phase.LOADING
         self.metrics = Metrics()
         self._service: Service | None = None
         self._max_concurrent = max_concurrent
         self._stall_seconds = stall_seconds
         self._accepted = 0
+        self._max_per_tenant = max_per_tenant  # 0: no limit
+        self._of_tenants: dict[str, int] = {}  # accepted requests of those who have any
         self._busy_since = 0.0
         self._generations: set[Generation] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._aborting = False
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> ServerState:
+        return cls(settings.max_concurrent, settings.stall_seconds, settings.max_tenant_requests)
 
     def loaded(self, service: Service) -> None:
         self._service = service
@@ -70,19 +77,32 @@ class ServerState:
         """Requests that have been accepted and are not finished."""
         return self._accepted
 
-    @contextmanager
-    def accept(self, places: int = 1) -> Iterator[None]:
-        """Holds places in the queue; 429 when there are not so many."""
+    def check_places(self, tenant: str | None, places: int = 1) -> None:
+        """429 when there are not so many places in the queue, or not for this tenant."""
         if self._accepted + places > self._max_concurrent:
             raise queue_full(self._max_concurrent)
+        limit = self._max_per_tenant
+        if limit and tenant is not None and self._of_tenants.get(tenant, 0) + places > limit:
+            raise too_many_of_tenant(limit)
+
+    @contextmanager
+    def accept(self, tenant: str | None, places: int = 1) -> Iterator[None]:
+        """Holds places in the queue. Between here and the end of its answer a request is never lost."""
+        self.check_places(tenant, places)
         self._accepted += places
         self._idle.clear()
+        if tenant is not None:
+            self._of_tenants[tenant] = self._of_tenants.get(tenant, 0) + places
         try:
             yield
         finally:
             self._accepted -= places
             if not self._accepted:
                 self._idle.set()
+            if tenant is not None:
+                self._of_tenants[tenant] -= places
+                if not self._of_tenants[tenant]:
+                    del self._of_tenants[tenant]
 
     @contextmanager
     def running(self, generations: Sequence[Generation]) -> Iterator[None]:
