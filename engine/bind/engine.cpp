@@ -205,7 +205,7 @@ void bind_engine(nb::module_& m) {
                      "The serving engine: one native thread that schedules, executes and publishes.")
       .def(nb::new_([](const ModelConfig& config, std::shared_ptr<WeightFiles> weights, int max_model_len,
                        int block_size, const std::string& dtype, int num_blocks, int max_num_seqs,
-                       int max_num_batched_tokens, bool enable_prefix_caching, int threads, bool trace) {
+                       int max_num_batched_tokens, bool enable_prefix_caching, int threads, const std::string& isa, bool trace) {
              EngineOptions o;
              o.max_model_len = max_model_len;
              o.block_size = block_size;
@@ -215,6 +215,7 @@ void bind_engine(nb::module_& m) {
              o.max_num_batched_tokens = max_num_batched_tokens;
              o.enable_prefix_caching = enable_prefix_caching;
              o.threads = threads;
+             o.isa = isa;
              o.trace = trace;
              nb::gil_scoped_release r;
              return std::shared_ptr<Engine>(new Engine(config, std::move(weights), o), DeleteInOwnProcess{getpid()});
@@ -222,7 +223,8 @@ void bind_engine(nb::module_& m) {
            nb::arg("config"), nb::arg("weights"), nb::kw_only(), nb::arg("max_model_len") = 0,
            nb::arg("block_size") = 16, nb::arg("kv_dtype") = "f16", nb::arg("num_blocks"),
            nb::arg("max_num_seqs") = 256, nb::arg("max_num_batched_tokens") = 512,
-           nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0, nb::arg("trace") = false,
+           nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0, nb::arg("isa") = "",
+           nb::arg("trace") = false,
            "Packs the weights and makes the KV pool. trace: note where the time of steps goes.")
       .def("start", &Engine::start, nb::arg("table"), release, "Starts the engine thread.")
       .def("open_channel", &Engine::open_channel)

@@ -28,6 +28,7 @@ struct EngineOptions {
   int max_num_batched_tokens = 512;
   bool enable_prefix_caching = true;
   int threads = 0;     // 0: the CPUs this process may use
+  std::string isa;     // instruction set; empty: the machine's best
   bool trace = false;  // note where the time of steps goes
 };
 

@@ -7,8 +7,8 @@
 namespace octavo {
 namespace {
 
-std::unique_ptr<Backend> make_backend(Trace* trace) {
-  auto backend = make_cpu_backend();
+std::unique_ptr<Backend> make_backend(const std::string& isa, Trace* trace) {
+  auto backend = make_cpu_backend(isa);
   if (trace) backend = std::make_unique<TracedBackend>(std::move(backend), *trace);
   return backend;
 }
@@ -17,7 +17,7 @@ std::unique_ptr<Backend> make_backend(Trace* trace) {
 
 ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> weights, const ModelHostOptions& options)
     : trace_(options.trace ? std::make_unique<Trace>() : nullptr),
-      backend_(make_backend(trace_.get())),
+      backend_(make_backend(options.isa, trace_.get())),
       queue_(backend_->make_queue(options.threads)),
       file_bytes_(weights->file_bytes()) {
   threads_ = queue_->threads();

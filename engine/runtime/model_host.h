@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/trace.h"
@@ -13,6 +14,7 @@ namespace octavo {
 
 struct ModelHostOptions {
   int threads = 0;
+  std::string isa;
   int block_size = 16;
   std::vector<int> group_blocks;  // one per KV group
   DType kv_dtype = DType::kF16;

@@ -52,6 +52,8 @@ class EngineArgs:
         enable_chunked_prefill: False computes every prompt in one step.
         enable_prefix_caching: reuse the cache of earlier prompts that begin alike.
         threads: threads that compute; 0 is one per core.
+        isa: instruction set, "avx512vnni", "avx2" or "baseline"; empty takes the machine's best. Answers are the same bits
+            for one instruction set, so machines of several kinds can agree on one.
         seed: makes the seeds of requests that give none reproducible, in the order they are submitted.
         max_grammar_bytes: longest schema or grammar of structured output. ``grammar_timeout``: seconds that a request
             waits for it to compile. ``grammar_threads``: compiled at once. ``grammar_cache_size``: how many are kept.
@@ -80,6 +82,7 @@ class EngineArgs:
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = True
     threads: int = 0
+    isa: str = ""
     seed: int | None = None
     generation_config: str = "auto"
     max_grammar_bytes: int = 256 * 1024

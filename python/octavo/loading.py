@@ -271,6 +271,7 @@ def load(args: EngineArgs, *, trace: bool = False) -> LoadedModel:
             max_num_batched_tokens=step_tokens,
             enable_prefix_caching=args.enable_prefix_caching,
             threads=args.threads,
+            isa=args.isa,
             trace=trace,
         )
         tokenizer = building.result()

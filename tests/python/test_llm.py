@@ -507,3 +507,13 @@ def test_wrong_arguments_are_named(llm: LLM, name: str, kwargs: dict[str, Any]) 
     with pytest.raises(InvalidArgumentError, match=name) as caught:
         llm.generate(**kwargs, use_tqdm=False)
     assert caught.value.param == name
+
+
+def test_the_instruction_set_can_be_named(tiny_llama: Path) -> None:
+    with LLM(tiny_llama, isa="baseline", skip_tokenizer_init=True, max_model_len=64) as llm:
+        assert llm.model.engine.info()["isa"] == "baseline"
+        (output,) = llm.generate([[1, 2, 3]], GREEDY, use_tqdm=False)
+        assert len(output.outputs[0].token_ids) == GREEDY.max_tokens
+    with pytest.raises(ModelError, match='"avx9" is not available') as error:
+        LLM(tiny_llama, isa="avx9", skip_tokenizer_init=True)
+    assert error.value.param == "isa"

@@ -21,6 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--octavo-model", metavar="MODEL", help="what Octavo serves: a file or a folder; default: --model"
     )
     parser.add_argument("--threads", type=int, default=2, help="threads for every peer")
+    parser.add_argument("--isa", default="", help="instruction set of Octavo; empty: the best")
     parser.add_argument("--rounds", type=int, default=5, help="rounds; figures are medians over them")
     parser.add_argument("--only", default="", help="rows to run: w1,w2,w3_cold,w3_warm,w4; empty: all")
     parser.add_argument("--vocab", type=int, default=49152, help="prompt token ids are drawn below this")
@@ -46,7 +47,7 @@ def _peers(flags: argparse.Namespace, logs: Path) -> list[Peer]:
     t = str(flags.threads)
     served = flags.octavo_model or flags.model
     octavo = [sys.executable, "-m", "octavo", "serve", served, "--port", "{port}", "--threads", t,
-              "--served-model-name", "octavo"]  # fmt: skip
+              "--served-model-name", "octavo", "--isa", flags.isa]  # fmt: skip
     peers: list[Peer] = [HttpPeer("octavo", octavo, logs / "octavo.log", "octavo")]
     if flags.llama_server:
         for model in [flags.model, *flags.llama_model]:

@@ -82,6 +82,11 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         help="threads that compute; 0 is one per core; $OCTAVO_THREADS",
     )
     group.add_argument(
+        "--isa",
+        default="",
+        help="instruction set: avx512vnni, avx2 or baseline; empty: the machine's best",
+    )
+    group.add_argument(
         "--max-grammar-bytes",
         type=int,
         default=EngineArgs.max_grammar_bytes,
@@ -136,6 +141,7 @@ def engine_args(flags: argparse.Namespace) -> EngineArgs:
         enable_prefix_caching=not flags.no_prefix_caching,
         enable_chunked_prefill=not flags.no_chunked_prefill,
         threads=flags.threads,
+        isa=flags.isa,
         max_grammar_bytes=flags.max_grammar_bytes,
         grammar_timeout=flags.grammar_timeout,
         grammar_threads=flags.grammar_threads,
