@@ -108,7 +108,8 @@ def test_the_ranges_are_those_that_are_checked(path: str) -> None:
                     if name == "min_tokens" and value == 2**31 - 1:
                         extra = {"max_tokens": value}
                     status, _, answer = await client.post(path, {**BODIES[path], **extra, name: value})
-                    assert (status == 200) == within, (name, value, answer)
+                    # 504: a millisecond may be too little.
+                    assert (status in (200, 504)) == within, (name, value, answer)
                     if not within:
                         assert answer["error"]["param"] == name
                     tried += 1

@@ -136,6 +136,7 @@ class ChatService:
         context.check_budget(len(ids), _asked_tokens(request), renamed["max_tokens"])
         thoughts = Thoughts(reasoning, opened, context.engine.tokenizer.control_token)
         params = await context.constrained(params, answer_structure(structure, tools, format, thoughts))
+        context.waiting.check(len(ids))
         generation = context.submit(
             ids, params, request, caller=caller, prompt_param="messages", renamed=renamed
         )

@@ -235,6 +235,7 @@ class CompletionService:
         for prompt in prompts:
             context.check_budget(len(prompt.ids), request.max_tokens, "max_tokens")
         params = await context.constrained(params, structure)
+        context.waiting.check(sum(len(prompt.ids) for prompt in prompts))
         generations: list[Generation] = []
         try:
             for prompt in prompts:

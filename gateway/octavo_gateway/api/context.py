@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from octavo_gateway.api.cache_names import cache_namespace
 from octavo_gateway.api.caller import Caller
+from octavo_gateway.api.deadlines import Deadlines
 from octavo_gateway.api.engine import Engine
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.metrics import Metrics, RequestObserver
@@ -22,6 +23,7 @@ from octavo_gateway.api.sampling import (
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.api.structure import Structure
 from octavo_gateway.api.text import PromptLength, TextWorkers
+from octavo_gateway.api.waiting import WaitingTokens
 from octavo_gateway.protocol.common import GenerationFields
 from octavo_gateway.protocol.errors import (
     ApiError,
@@ -45,6 +47,7 @@ class ApiContext:
         self.settings = settings
         self.metrics = metrics
         self.workers = workers
+        self.waiting = WaitingTokens(settings.max_queue_tokens)
         self.defaults = default_sampling(engine.model, settings)
         check_default_sampling(self.defaults)
         _log.info(
@@ -122,13 +125,15 @@ class ApiContext:
         priority = request.priority or 0
         if not -(2**31) <= priority < 2**31:
             raise invalid("priority", f"priority must be from {-(2**31)} to {2**31 - 1}, got {priority}.")
+        deadlines = Deadlines.of(request, caller, self.settings)
         try:
             stream = self.engine.submit(ids, params, namespace=namespace, priority=priority)
         except OctavoError as e:
             raise self._refusal(
                 e.code, e.param, str(e), getattr(e, "limit", 0), prompt_param, renamed
             ) from None
-        return Generation(stream, RequestObserver(self.metrics, caller.arrival), len(ids), params.n)
+        observer = RequestObserver(self.metrics, caller.arrival)
+        return Generation(stream, observer, len(ids), params.n, self.waiting, deadlines)
 
     def _refusal(
         self, code: str, param: str, message: str, limit: int, prompt_param: str, renamed: Mapping[str, str]

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from octavo.errors import OctavoError
+from octavo_gateway.api.deadlines import Deadlines
 from octavo_gateway.api.engine import Delta, TokenStream
 from octavo_gateway.api.metrics import RequestObserver
+from octavo_gateway.api.waiting import WaitingTokens
 from octavo_gateway.protocol.common import Usage, usage_of
-from octavo_gateway.protocol.errors import ApiError, from_engine, internal_error
+from octavo_gateway.protocol.errors import ApiError, deadline_exceeded, from_engine, internal_error
 
 
 class Generation:
     """Follows a request until each of its `choices` has finished, or until `close`."""
 
     def __init__(
-        self, stream: TokenStream, observer: RequestObserver, prompt_tokens: int, choices: int = 1
+        self,
+        stream: TokenStream,
+        observer: RequestObserver,
+        prompt_tokens: int,
+        choices: int,
+        waiting: WaitingTokens,
+        deadlines: Deadlines,
     ) -> None:
         self._stream = stream
         self._observer = observer
@@ -26,6 +34,11 @@ class Generation:
         self._cached_tokens = 0
         self.reasoning_tokens: int | None = None  # counted by whoever reads the text; None: not at all
         self.finishes: list[str] = []  # how its choices have ended, in that order
+        self._waiting: WaitingTokens | None = waiting  # until the first delta
+        waiting.add(prompt_tokens)
+        self._late: ApiError | None = None  # what a request is told that has no token in time
+        self._deadlines = deadlines
+        self._timers = deadlines.arm(self._first_token_is_due, self._whole_is_due)
 
     async def batches(self) -> AsyncIterator[Sequence[Delta]]:
         """What waits, at once each time. A delta with an error raises ApiError and ends the request."""
@@ -45,6 +58,7 @@ class Generation:
     def _count(self, delta: Delta) -> ApiError | None:
         if self._unfinished <= 0:  # closed while its last deltas were on their way
             return None
+        self._no_longer_waits()
         tokens = len(delta.token_ids)
         if not self._completion_tokens:
             self._cached_tokens = delta.cached_tokens
@@ -56,13 +70,35 @@ class Generation:
         self._unfinished -= 1
         self.finishes.append(finish)
         self._cached_tokens = delta.cached_tokens
+        error = None
         if finish == "error":
+            error = internal_error() if delta.error is None else from_engine(*delta.error)
+        elif finish == "abort" and not self._completion_tokens:
+            error = self._late
+        if error is not None:
             self._unfinished = 0
-            self._observer.on_finish(delta, finish)
-            return internal_error() if delta.error is None else from_engine(*delta.error)
         if not self._unfinished:
             self._observer.on_finish(delta, finish)
-        return None
+            self._stop_timers()
+        return error
+
+    def _no_longer_waits(self) -> None:
+        if self._waiting is not None:
+            self._waiting.remove(self._prompt_tokens)
+            self._waiting = None
+
+    def _first_token_is_due(self) -> None:
+        if not self._completion_tokens:
+            self._late = deadline_exceeded(self._deadlines.first_token)
+            self._stream.cancel()
+
+    def _whole_is_due(self) -> None:
+        self._late = deadline_exceeded(self._deadlines.whole)
+        self._stream.cancel()
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
 
     @property
     def backlog(self) -> int:
@@ -87,6 +123,8 @@ class Generation:
 
     def close(self) -> None:
         """Nobody reads on: free what the request holds, if it has not ended."""
+        self._no_longer_waits()
+        self._stop_timers()
         if self._unfinished > 0:
             self._unfinished = 0
             self.finishes.append("abort")

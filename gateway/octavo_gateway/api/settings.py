@@ -22,5 +22,8 @@ class ApiSettings:
     length_shortcut: bool = True  # refuse what cannot fit without tokenizing it
     tool_parser: str = "auto"  # a name of api.parsers.formats
     reasoning_parser: str = "auto"
+    max_queue_tokens: int = 2**20  # prompt tokens that wait for their first token; 0: no limit
+    first_token_seconds: float = 0.0  # until the first token; 0: no limit
+    request_seconds: float = 0.0  # for the whole answer; 0: no limit
     keep_alive_seconds: float = 15.0  # 0: no keep-alive comments
     tokenizer_threads: int = 2

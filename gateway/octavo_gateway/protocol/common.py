@@ -44,6 +44,7 @@ class GenerationFields(msgspec.Struct, kw_only=True):
     truncate_prompt_tokens: fields.TruncatePromptTokens | None = None
     add_special_tokens: bool | None = None
     priority: fields.Priority | None = None
+    timeout: fields.Timeout | None = None
     cache_salt: fields.CacheSalt | None = None
     prompt_logprobs: fields.Logprobs | None = None
     return_token_ids: bool | None = None

@@ -118,6 +118,25 @@ def queue_full(limit: int) -> ApiError:
     )
 
 
+def too_many_tokens(limit: int) -> ApiError:
+    return ApiError(
+        429,
+        f"The request queue is full ({limit} prompt tokens); retry later.",
+        type="rate_limit_error",
+        code="rate_limit_exceeded",
+        retry_after=RETRY_AFTER_SECONDS,
+    )
+
+
+def deadline_exceeded(seconds: float) -> ApiError:
+    return ApiError(
+        504,
+        f"The request has no token after {seconds:g} s, which is its limit.",
+        type="timeout_error",
+        code="deadline_exceeded",
+    )
+
+
 def too_many_of_tenant(limit: int) -> ApiError:
     return ApiError(
         429,

@@ -95,6 +95,14 @@ TruncatePromptTokens = Annotated[
     ),
 ]
 Priority = Annotated[int, Meta(description="Smaller runs first.", extra_json_schema=_INT32)]
+Timeout = Annotated[
+    float,
+    Meta(
+        description="Seconds from the request's arrival after which it is ended: with an error where it has no token "
+        "yet, else with what there is. At most the server's own limit.",
+        extra_json_schema={"exclusiveMinimum": 0, "maximum": 1e7},
+    ),
+]
 CacheSalt = Annotated[
     str,
     Meta(

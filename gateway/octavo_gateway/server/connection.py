@@ -80,12 +80,12 @@ class _Connection(web.RequestHandler):
     def _head_is_late(self) -> None:
         if self.transport is not None:
             error = request_timeout("The request's head", self._header_seconds)
-            cast("asyncio.Transport", self.transport).write(_raw_answer(error))
+            self.transport.write(_raw_answer(error))
         self.force_close()
 
     async def finish_response(self, *args: Any) -> tuple[web.StreamResponse, bool]:
         """A client that does not read its answer loses the connection."""
-        transport = cast("asyncio.Transport | None", self.transport)
+        transport = self.transport
         if transport is None:
             return await super().finish_response(*args)
         timer = self._loop.call_later(self._stalled_seconds, transport.abort)

@@ -73,6 +73,27 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
         help="requests that may wait beyond --max-num-seqs; more are answered 429",
     )
     group.add_argument(
+        "--max-queue-tokens",
+        type=int,
+        default=2**20,
+        help="prompt tokens that may wait for a first token; more are answered 429; 0: no such limit",
+    )
+    group.add_argument(
+        "--first-token-timeout",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="a request that has no token after so long is ended with 504; 0: no such limit",
+    )
+    group.add_argument(
+        "--request-timeout",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="a request that has not ended after so long is ended with what it has; a request may ask for less with "
+        "timeout; 0: no such limit",
+    )
+    group.add_argument(
         "--max-tenant-requests",
         type=int,
         default=0,
@@ -266,7 +287,14 @@ def server_settings(flags: argparse.Namespace) -> ServerSettings:
 
 
 def api_settings(flags: argparse.Namespace) -> ApiSettings:
-    for name in ("max_stop_strings", "max_logprobs", "keep_alive_interval"):
+    bounds = (
+        "max_stop_strings",
+        "max_logprobs",
+        "keep_alive_interval",
+        "first_token_timeout",
+        "request_timeout",
+    )
+    for name in (*bounds, "max_queue_tokens"):
         _check(flags, name, 0, 2**31)
     for name in ("max_choices", "max_prompts", "max_nesting_depth", "tokenizer_threads"):
         _check(flags, name, 1, 2**31)
@@ -287,6 +315,9 @@ def api_settings(flags: argparse.Namespace) -> ApiSettings:
         max_prompts=flags.max_prompts,
         tool_parser=flags.tool_call_parser,
         reasoning_parser=flags.reasoning_parser,
+        max_queue_tokens=flags.max_queue_tokens,
+        first_token_seconds=flags.first_token_timeout,
+        request_seconds=flags.request_timeout,
         keep_alive_seconds=flags.keep_alive_interval,
         length_shortcut=not flags.no_length_shortcut,
         tokenizer_threads=flags.tokenizer_threads,
