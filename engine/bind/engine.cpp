@@ -111,6 +111,7 @@ nb::dict info_dict(const Engine& engine) {
   d["block_size"] = engine.options().block_size;
   d["max_model_len"] = engine.options().max_model_len;
   d["max_num_seqs"] = engine.options().max_num_seqs;
+  d["max_num_seqs_per_tenant"] = engine.options().max_num_seqs_per_tenant;
   d["max_num_batched_tokens"] = engine.options().max_num_batched_tokens;
   return d;
 }
@@ -205,7 +206,8 @@ void bind_engine(nb::module_& m) {
                      "The serving engine: one native thread that schedules, executes and publishes.")
       .def(nb::new_([](const ModelConfig& config, std::shared_ptr<WeightFiles> weights, int max_model_len,
                        int block_size, const std::string& dtype, int num_blocks, int max_num_seqs,
-                       int max_num_batched_tokens, bool enable_prefix_caching, int threads, const std::string& isa, bool trace) {
+                       int max_num_batched_tokens, bool enable_prefix_caching, int threads, const std::string& isa,
+                       bool trace, int max_num_seqs_per_tenant) {
              EngineOptions o;
              o.max_model_len = max_model_len;
              o.block_size = block_size;
@@ -217,6 +219,7 @@ void bind_engine(nb::module_& m) {
              o.threads = threads;
              o.isa = isa;
              o.trace = trace;
+             o.max_num_seqs_per_tenant = max_num_seqs_per_tenant;
              nb::gil_scoped_release r;
              return std::shared_ptr<Engine>(new Engine(config, std::move(weights), o), DeleteInOwnProcess{getpid()});
            }),
@@ -224,7 +227,7 @@ void bind_engine(nb::module_& m) {
            nb::arg("block_size") = 16, nb::arg("kv_dtype") = "f16", nb::arg("num_blocks"),
            nb::arg("max_num_seqs") = 256, nb::arg("max_num_batched_tokens") = 512,
            nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0, nb::arg("isa") = "",
-           nb::arg("trace") = false,
+           nb::arg("trace") = false, nb::arg("max_num_seqs_per_tenant") = 0,
            "Packs the weights and makes the KV pool. trace: note where the time of steps goes.")
       .def("start", &Engine::start, nb::arg("table"), release, "Starts the engine thread.")
       .def("open_channel", &Engine::open_channel)

@@ -20,7 +20,8 @@ using OutcomeTuple = std::tuple<SeqId, SeqId, std::variant<int32_t, std::vector<
 using CacheGroupTuple = std::tuple<int, int>;
 
 SchedulerConfig make_config(const std::vector<CacheGroupTuple>& groups, int block_size, int max_tokens_per_step,
-                            int max_seqs, int max_model_len, bool prefix_caching, double watermark, int depth) {
+                            int max_seqs, int max_model_len, bool prefix_caching, double watermark, int depth,
+                            int max_seqs_per_tenant, int ageing_steps) {
   SchedulerConfig config;
   config.groups.clear();
   for (const auto& [blocks, window] : groups) {
@@ -33,6 +34,8 @@ SchedulerConfig make_config(const std::vector<CacheGroupTuple>& groups, int bloc
   config.prefix_caching = prefix_caching;
   config.watermark = watermark;
   config.depth = depth;
+  config.max_seqs_per_tenant = max_seqs_per_tenant;
+  config.ageing_steps = ageing_steps;
   return config;
 }
 
@@ -159,13 +162,15 @@ void bind_sched(nb::module_& m) {
       .def(
           "__init__",
           [](Scheduler* self, const std::vector<CacheGroupTuple>& groups, int block_size, int max_tokens_per_step,
-             int max_seqs, int max_model_len, bool prefix_caching, double watermark, int depth) {
+             int max_seqs, int max_model_len, bool prefix_caching, double watermark, int depth, int max_seqs_per_tenant,
+             int ageing_steps) {
             new (self) Scheduler(make_config(groups, block_size, max_tokens_per_step, max_seqs, max_model_len,
-                                             prefix_caching, watermark, depth));
+                                             prefix_caching, watermark, depth, max_seqs_per_tenant, ageing_steps));
           },
           nb::kw_only(), nb::arg("groups"), nb::arg("block_size") = 16, nb::arg("max_tokens_per_step") = 512,
           nb::arg("max_seqs") = 256, nb::arg("max_model_len"), nb::arg("prefix_caching") = true,
-          nb::arg("watermark") = 0.01, nb::arg("depth") = 1,
+          nb::arg("watermark") = 0.01, nb::arg("depth") = 1, nb::arg("max_seqs_per_tenant") = 0,
+          nb::arg("ageing_steps") = 1024,
           "groups: (num_blocks, window) of every KV group; window 0 keeps all positions.")
       .def(
           "check",

@@ -16,6 +16,10 @@ const char* reason_name(WaitReason why) {
       return "prefix_in_flight";
     case WaitReason::kBehind:
       return "behind";
+    case WaitReason::kTenantLimit:
+      return "tenant_limit";
+    case WaitReason::kBehindShare:
+      return "behind_share";
   }
   return "?";
 }
@@ -43,6 +47,7 @@ nb::dict running_dict(const RunningRequest& r) {
   d["id"] = r.id;
   d["prompt_tokens"] = r.prompt_tokens;
   d["sequences"] = r.seqs;
+  d["tenant"] = r.tenant;
   d["priority"] = r.priority;
   d["tokens"] = r.tokens;
   d["computed"] = r.computed;
@@ -55,6 +60,7 @@ nb::dict waiting_dict(const WaitingRequest& w) {
   d["id"] = w.id;
   d["prompt_tokens"] = w.prompt_tokens;
   d["sequences"] = w.seqs;
+  d["tenant"] = w.tenant;
   d["priority"] = w.priority;
   d["preempted"] = w.preempted;
   d["reason"] = reason_name(w.why);

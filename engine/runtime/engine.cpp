@@ -28,6 +28,9 @@ void check_options(const EngineOptions& o, const ModelConfig& config) {
            cat("max_model_len must be between 1 and the model's ", config.max_positions, ", got ", o.max_model_len));
   if (o.num_blocks < 1) refuse("num_blocks", cat("the KV cache needs at least one block, got ", o.num_blocks));
   if (o.max_num_seqs < 1) refuse("max_num_seqs", cat("max_num_seqs must be at least 1, got ", o.max_num_seqs));
+  if (o.max_num_seqs_per_tenant < 0)
+    refuse("max_num_seqs_per_tenant",
+           cat("max_num_seqs_per_tenant must be at least 0, got ", o.max_num_seqs_per_tenant));
   if (o.max_num_batched_tokens < 1)
     refuse("max_num_batched_tokens", cat("max_num_batched_tokens must be at least 1, got ", o.max_num_batched_tokens));
   if (o.threads < 0 || o.threads > 1024)
@@ -67,6 +70,7 @@ Engine::Engine(ModelConfig config, std::shared_ptr<WeightFiles> weights, EngineO
   }
   sched_config_.max_tokens_per_step = options_.max_num_batched_tokens;
   sched_config_.max_seqs = options_.max_num_seqs;
+  sched_config_.max_seqs_per_tenant = options_.max_num_seqs_per_tenant;
   sched_config_.max_model_len = options_.max_model_len;
   sched_config_.prefix_caching = options_.enable_prefix_caching;
   try {
@@ -193,12 +197,15 @@ std::variant<RequestId, Refusal> Engine::fork(ForkRequest fork) {
 std::optional<Refusal> Engine::check_request_params(const SamplingParams& params) const {
   if (auto refusal = check_params(params, config_.vocab)) return refusal;
   const int32_t width = num_sequences(params);
-  if (width <= options_.max_num_seqs) return std::nullopt;
+  const bool own_limit = options_.max_num_seqs_per_tenant > 0;
+  const int most =
+      own_limit ? std::min(options_.max_num_seqs, options_.max_num_seqs_per_tenant) : options_.max_num_seqs;
+  if (width <= most) return std::nullopt;
   const char* name = params.beam_width > 0 ? "beam_width" : params.best_of > params.n ? "best_of" : "n";
+  const char* limit = most == options_.max_num_seqs ? "max_num_seqs" : "max_num_seqs_per_tenant";
   return Refusal{ErrorCode::kInvalidArgument, name,
-                 cat(name, " must be at most max_num_seqs, the ", options_.max_num_seqs,
-                     " sequences that run at once, got ", width),
-                 width, options_.max_num_seqs};
+                 cat(name, " must be at most ", limit, ", the ", most, " sequences that run at once, got ", width),
+                 width, most};
 }
 
 void Engine::cancel(RequestId id) {

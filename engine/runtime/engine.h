@@ -25,6 +25,7 @@ struct EngineOptions {
   DType kv_dtype = DType::kF16;
   int num_blocks = 0;
   int max_num_seqs = 256;
+  int max_num_seqs_per_tenant = 0;  // 0: no limit of its own
   int max_num_batched_tokens = 512;
   bool enable_prefix_caching = true;
   int threads = 0;     // 0: the CPUs this process may use

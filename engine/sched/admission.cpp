@@ -78,7 +78,7 @@ SequenceGroup* Scheduler::Impl::find_leader(const SequenceGroup& g, int32_t& com
   SequenceGroup* best = nullptr;
   for (SequenceGroup* r : running) {
     const Sequence& lead = *r->branches[0];
-    if (r->ns != g.ns || r->evicting || !lead.started) continue;
+    if (r->ns != g.ns || r->tenant != g.tenant || r->evicting || !lead.started) continue;
     if (static_cast<int32_t>(lead.tokens.size()) - lead.computed <= 1 || lead.tokens[0] != seq.tokens[0]) continue;
     const auto equal = std::ranges::mismatch(seq.tokens, lead.tokens).in1 - seq.tokens.begin();
     if (equal > common) best = r, common = static_cast<int32_t>(equal);
@@ -201,51 +201,73 @@ int64_t Scheduler::Impl::room(int group) const {
   return cache.available(group) - promised[group] - kept;
 }
 
+// Blocks that come out of the room there is when `g` enters.
+int64_t Scheduler::Impl::blocks_to_enter(const SequenceGroup& g, const Sequence* source, int group) const {
+  int64_t need = blocks_to_finish(g, group);
+  for (const NodeId n : match.path) {  // cached blocks take room too, live ones do not
+    const BlockId b = cache.index().block(n, group);
+    if (b != kNoBlock && cache.pool(group).held(b)) --need;
+  }
+  if (source != nullptr) {
+    const int32_t led = shareable(*source, std::min(g.common, takeover_limit(*g.branches[0]))) / config.block_size;
+    need -= std::max<int64_t>(0, led - static_cast<int64_t>(match.path.size()));
+  }
+  return need;
+}
+
 bool Scheduler::Impl::has_room(const SequenceGroup& g, const Sequence* source) const {
   for (int i = 0; i < cache.num_groups(); ++i) {
-    int64_t need = blocks_to_finish(g, i);
-    for (const NodeId n : match.path) {  // cached blocks take room too, live ones do not
-      const BlockId b = cache.index().block(n, i);
-      if (b != kNoBlock && cache.pool(i).held(b)) --need;
-    }
-    if (source != nullptr) {
-      const int32_t led = shareable(*source, std::min(g.common, takeover_limit(*g.branches[0]))) / config.block_size;
-      need -= std::max<int64_t>(0, led - static_cast<int64_t>(match.path.size()));
-    }
-    if (need > room(i)) return false;
+    if (blocks_to_enter(g, source, i) > room(i)) return false;
   }
   return true;
 }
 
-WaitReason Scheduler::Impl::admit(StepSlot& slot) {
-  if (waiting.empty()) return WaitReason::kNextStep;
-  if (budget == 0) return WaitReason::kTokenBudget;
-  int32_t seats = config.max_seqs;
+void Scheduler::Impl::promise(const SequenceGroup& g, int sign) {
+  for (int i = 0; i < cache.num_groups(); ++i) promised[i] += sign * blocks_to_finish(g, i);
+}
+
+void Scheduler::Impl::open_admission() {
+  if (std::exchange(admission_open, true)) return;
+  seats = config.max_seqs;
+  followers = 0;
   std::ranges::fill(promised, 0);
+  for (auto& [id, tenant] : waiting.tenants()) tenant.seats = 0;
   for (const SequenceGroup* g : running) {
     seats -= g->width();
-    if (!prefilling(*g)) continue;
-    for (int i = 0; i < cache.num_groups(); ++i) promised[i] += blocks_to_finish(*g, i);
+    g->tenant->seats += g->width();
+    if (prefilling(*g)) promise(*g, 1);
   }
-  int32_t followers = 0;
-  for (size_t i = 0; i < waiting.size();) {
-    SequenceGroup& g = *waiting[i];
-    if (budget == 0) return WaitReason::kTokenBudget;
-    if (g.width() > seats) return WaitReason::kSequenceLimit;
-    switch (try_admit(slot, g)) {
-      case Admit::kYes:
-        seats -= g.width();
-        for (int k = 0; k < cache.num_groups(); ++k) promised[k] += blocks_to_finish(g, k);
-        break;
-      case Admit::kFollows:  // holds nobody up
-        if (++followers >= config.max_seqs) return WaitReason::kNextStep;
-        ++i;
-        break;
-      case Admit::kNoRoom:
-        return WaitReason::kNoBlocks;
-    }
+}
+
+bool Scheduler::Impl::admit_next(StepSlot& slot, Tenant& tenant) {
+  open_admission();
+  SequenceGroup& g = *tenant.waiting[tenant.next_waiting];
+  if (config.max_seqs_per_tenant > 0 && tenant.seats + g.width() > config.max_seqs_per_tenant) {
+    tenant.limited = true;  // holds up nobody else
+    claim_priority(g);
+    return true;
   }
-  return WaitReason::kNextStep;
+  if (g.width() > seats) {
+    admission_stop = WaitReason::kSequenceLimit;
+    claim_seats(g);
+    return false;
+  }
+  switch (try_admit(slot, g)) {
+    case Admit::kYes:
+      seats -= g.width();
+      tenant.seats += g.width();
+      promise(g, 1);
+      break;
+    case Admit::kFollows:  // holds nobody up
+      if (++followers >= config.max_seqs) return false;
+      ++tenant.next_waiting;
+      break;
+    case Admit::kNoRoom:
+      admission_stop = WaitReason::kNoBlocks;
+      return false;
+  }
+  waiting.again(tenant);
+  return true;
 }
 
 Scheduler::Impl::Admit Scheduler::Impl::try_admit(StepSlot& slot, SequenceGroup& g) {
@@ -261,6 +283,7 @@ Scheduler::Impl::Admit Scheduler::Impl::try_admit(StepSlot& slot, SequenceGroup&
   if (!running.empty() && !has_room(g, source)) {
     g.blocked_room = room(0);
     g.blocked_step = next_step;
+    claim_blocks(g, source);
     return Admit::kNoRoom;
   }
 

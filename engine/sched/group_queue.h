@@ -6,12 +6,10 @@
 
 namespace octavo {
 
-// Smaller priority first, then who was preempted, then arrival.
+// Within a tenant: smaller priority first, unless the other waits long enough; then arrival.
 struct WaitingOrder {
   bool operator()(const SequenceGroup* a, const SequenceGroup* b) const {
-    if (a->priority != b->priority) return a->priority < b->priority;
-    if (a->preempted != b->preempted) return a->preempted;
-    return a->arrival < b->arrival;
+    return a->key != b->key ? a->key < b->key : a->arrival < b->arrival;
   }
 };
 

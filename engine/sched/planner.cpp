@@ -8,16 +8,18 @@ namespace octavo {
 
 const StepPlan* Scheduler::Impl::plan() {
   if (static_cast<int>(in_flight.size()) == config.depth) return nullptr;
-  for (size_t i = running.size(); i-- > 0;) {
-    if (running[i]->evicting && running[i]->rows_in_flight == 0) preempt(*running[i]);
-  }
   StepSlot& slot = *spare.back();
   while (true) {
+    for (size_t i = running.size(); i-- > 0;) {
+      if (running[i]->evicting && running[i]->rows_in_flight == 0) preempt(*running[i]);
+    }
     slot.clear(config.groups.size());
     slot.plan.step = next_step;
     build(slot);
     if (!slot.rows.empty()) break;
-    if (!in_flight.empty() || !unblock()) return nullptr;
+    if (!in_flight.empty()) return nullptr;
+    const bool leaving = std::ranges::any_of(running, [](const SequenceGroup* g) { return g->evicting; });
+    if (!leaving && !unblock()) return nullptr;
   }
   ++next_step;
   grouper.group(slot.plan);
@@ -29,21 +31,45 @@ const StepPlan* Scheduler::Impl::plan() {
 void Scheduler::Impl::build(StepSlot& slot) {
   budget = config.max_tokens_per_step;
   short_of_blocks = false;
-  // A victim of preemption is never before the one that needs the room, so it has no row in this plan yet.
+  // A victim of preemption that has a row in this plan leaves after it.
   for (size_t i = 0; i < running.size() && budget > 0;) {
     SequenceGroup* g = running[i];
     if (!g->evicting && decode_ready(*g)) plan_decode(slot, *g);
     if (i < running.size() && running[i] == g) ++i;
   }
-  for (size_t i = 0; i < running.size() && budget > 0; ++i) {
-    if (!running[i]->evicting && prefilling(*running[i])) plan_prefill(slot, *running[i]);
-  }
   arrivals_seen = arrivals;
-  if (short_of_blocks) {
-    admission_stop = WaitReason::kNoBlocks;
-  } else {
-    admission_stop = admit(slot);
+  plan_prompts(slot);
+}
+
+// Prompts of running requests and new ones: the tenants by turns, the one first that was served least.
+void Scheduler::Impl::plan_prompts(StepSlot& slot) {
+  for (auto& [id, tenant] : waiting.tenants()) tenant.prefills.clear();
+  for (SequenceGroup* g : running) {
+    if (!g->evicting && prefilling(*g)) g->tenant->prefills.push_back(g);
   }
+  waiting.open_turns();
+  admission_open = false;
+  admission_stop = WaitReason::kNextStep;
+  bool admitting = true;
+  while (budget > 0) {
+    Tenant* tenant = waiting.next();
+    if (tenant == nullptr) break;
+    if (tenant->next_prefill < tenant->prefills.size()) {
+      SequenceGroup& g = *tenant->prefills[tenant->next_prefill++];
+      if (admission_open) promise(g, -1);
+      plan_prefill(slot, g);
+      if (admission_open && prefilling(g)) promise(g, 1);
+      waiting.again(*tenant);
+    } else if (admitting) {
+      if (short_of_blocks) {
+        admission_stop = WaitReason::kNoBlocks;
+        admitting = false;
+      } else {
+        admitting = admit_next(slot, *tenant);
+      }
+    }
+  }
+  if (admitting && budget == 0 && waiting.unseen()) admission_stop = WaitReason::kTokenBudget;
 }
 
 bool Scheduler::Impl::decode_ready(const SequenceGroup& g) const {
@@ -78,11 +104,11 @@ void Scheduler::Impl::plan_decode(StepSlot& slot, SequenceGroup& g) {
   }
 }
 
-// Preempts from the back until `seq` can take n more tokens.
+// Preempts until `seq` can take n more tokens.
 Scheduler::Impl::Room Scheduler::Impl::make_room(SequenceGroup& g, const Sequence& seq, int32_t n) {
   while (fitting(seq, n) < n) {
     if (std::ranges::any_of(running, [](const SequenceGroup* r) { return r->evicting; })) return Room::kLater;
-    SequenceGroup& victim = *running.back();
+    SequenceGroup& victim = this->victim();
     if (&victim == &g && running.size() == 1) return Room::kLater;  // alone: unblock() decides
     if (victim.rows_in_flight > 0) {
       victim.evicting = true;  // no more rows; its blocks come back at the next plan that finds it at rest
@@ -125,15 +151,12 @@ void Scheduler::Impl::plan_prefill(StepSlot& slot, SequenceGroup& g) {
 // Nothing is in flight and no row could be planned. One request less holds blocks after this.
 bool Scheduler::Impl::unblock() {
   if (running.size() > 1) {
-    preempt(*running.back());
+    preempt(victim());
     return true;
   }
-  SequenceGroup* g = !running.empty() ? running.back() : !waiting.empty() ? waiting[0] : nullptr;
+  SequenceGroup* g = !running.empty() ? running.back() : waiting.front();
   if (g == nullptr) return false;
-  int tight = 0;
-  for (int i = 1; i < cache.num_groups(); ++i) {
-    if (cache.available(i) < cache.available(tight)) tight = i;
-  }
+  const int tight = tightest_group();
   const int64_t total = cache.pool(tight).size();
   int64_t length = 0;
   for (const auto& seq : g->branches) length = std::max<int64_t>(length, seq->length());

@@ -120,6 +120,7 @@ void Scheduler::Impl::plan_row(StepSlot& slot, Sequence& seq, int32_t n) {
   seq.planned = end;
   ++group.rows_in_flight;
   budget -= n;
+  group.tenant->served += n;
   slot.rows.push_back(undo);
 }
 
@@ -144,6 +145,7 @@ void Scheduler::Impl::undo_row(StepSlot& slot) {
   if (seq != nullptr) {
     SequenceGroup& group = *seq->group;
     --group.rows_in_flight;
+    group.tenant->served -= undo.n_tokens;
     seq->planned = undo.first_pos;
     seq->last_step = undo.last_step;
     seq->planned_before = undo.planned_before;

@@ -38,6 +38,8 @@ SchedulerConfig checked(SchedulerConfig config) {
   }
   require(config.max_tokens_per_step >= 1, "max_tokens_per_step", config.max_tokens_per_step, "at least 1");
   require(config.max_seqs >= 1, "max_seqs", config.max_seqs, "at least 1");
+  require(config.max_seqs_per_tenant >= 0, "max_seqs_per_tenant", config.max_seqs_per_tenant, "at least 0");
+  require(config.ageing_steps >= 0, "ageing_steps", config.ageing_steps, "at least 0");
   require(config.max_model_len >= 2, "max_model_len", config.max_model_len, "at least 2");
   require(config.depth == 1 || config.depth == 2, "depth", config.depth, "1 or 2");
   if (!(config.watermark >= 0.0 && config.watermark < 1.0)) {
@@ -72,7 +74,8 @@ std::optional<Refusal> Scheduler::Impl::check(const RequestSpec& spec) const {
     return Refusal{ErrorCode::kInvalidArgument, "max_tokens",
                    cat("max_tokens must be at least 1, got ", spec.max_new_tokens), spec.max_new_tokens, 1};
   }
-  const int64_t most = std::min(config.max_seqs, config.max_tokens_per_step);
+  int64_t most = std::min(config.max_seqs, config.max_tokens_per_step);
+  if (config.max_seqs_per_tenant > 0) most = std::min<int64_t>(most, config.max_seqs_per_tenant);
   if (n < 1 || n > most) {
     return Refusal{ErrorCode::kInvalidArgument, "n",
                    cat("n must be between 1 and ", most, ", the sequences that run at once, got ", n), n, most};
@@ -118,7 +121,9 @@ void Scheduler::Impl::add(RequestSpec spec) {
   auto g = std::make_unique<SequenceGroup>();
   g->id = spec.id;
   g->ns = spec.prefix_namespace;
-  g->tenant = spec.tenant;
+  g->tenant = &waiting.join(spec.tenant);
+  if (g->tenant->waiting.empty()) waiting.lift(*g->tenant);
+  g->key = static_cast<int64_t>(next_step) + int64_t{spec.priority} * config.ageing_steps;
   g->priority = g->rank = spec.priority;
   g->arrival = arrivals++;
   g->prompt_size = static_cast<int32_t>(spec.prompt.size());
@@ -166,6 +171,7 @@ void Scheduler::Impl::remove(SequenceGroup& g) {
     sequences.erase(seq->id);
   }
   g.running ? running.erase(&g) : waiting.erase(&g);
+  waiting.leave(*g.tenant);
   groups.erase(g.id);
 }
 

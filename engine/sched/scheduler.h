@@ -27,10 +27,12 @@ struct SchedulerConfig {
   std::vector<CacheGroup> groups = {CacheGroup{}};
   int max_tokens_per_step = 512;  // the token budget
   int max_seqs = 256;             // sequences running at once
+  int max_seqs_per_tenant = 0;    // 0: no limit of its own
   int max_model_len = 0;          // prompt and output together
   bool prefix_caching = true;
   double watermark = 0.01;  // share of the pool kept free at admission
   int depth = 1;            // steps in flight
+  int ageing_steps = 1024;  // a request that waits so long passes those of the next better priority that come then
 };
 
 struct SchedulerStats {
@@ -61,7 +63,8 @@ struct RequestFailure {
 };
 
 // Iteration-level continuous batching (Orca, OSDI '22) over a paged cache (PagedAttention, SOSP '23) under a token
-// budget, with chunked prefill (Sarathi-Serve, OSDI '24). Integers in, plans out; owned by one thread, except check().
+// budget, with chunked prefill (Sarathi-Serve, OSDI '24) and virtual token counters between tenants (VTC, OSDI '24).
+// Integers in, plans out; owned by one thread, except check().
 class Scheduler {
  public:
   explicit Scheduler(SchedulerConfig config);

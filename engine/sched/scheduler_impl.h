@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cache/paged_cache.h"
+#include "sched/fair_queue.h"
 #include "sched/group_queue.h"
 #include "sched/prefix_groups.h"
 #include "sched/scheduler.h"
@@ -45,6 +46,7 @@ struct Scheduler::Impl {
   bool prefilling(const SequenceGroup& g) const;
   void plan_decode(StepSlot& slot, SequenceGroup& g);
   void plan_prefill(StepSlot& slot, SequenceGroup& g);
+  void plan_prompts(StepSlot& slot);
   bool unblock();  // nothing could be planned: make room or fail the request that cannot run; false: nobody is left
   enum class Room { kYes, kLater, kSelf };
   Room make_room(SequenceGroup& g, const Sequence& seq, int32_t n);
@@ -58,7 +60,9 @@ struct Scheduler::Impl {
   void undo_rows(StepSlot& slot, size_t keep);
 
   // admission.cpp: where a sequence starts and whether a request may enter
-  WaitReason admit(StepSlot& slot);  // what held it up; kNextStep: nothing
+  void open_admission();
+  void promise(const SequenceGroup& g, int sign);
+  bool admit_next(StepSlot& slot, Tenant& tenant);  // false: nobody else enters this step, admission_stop says why
   enum class Admit { kYes, kFollows, kNoRoom };
   Admit try_admit(StepSlot& slot, SequenceGroup& g);
   const Sequence* running_source(SequenceGroup& g) const;
@@ -72,9 +76,20 @@ struct Scheduler::Impl {
   void find_prefix(const Sequence& seq);  // into `match`, which start() reads
   void start(StepSlot& slot, Sequence& seq, const Sequence* lead, int32_t common);
   int32_t start_row(StepSlot& slot, Sequence& seq, const Sequence* lead, int32_t common);
+  int64_t blocks_to_enter(const SequenceGroup& g, const Sequence* source, int group) const;
   bool has_room(const SequenceGroup& g, const Sequence* source) const;
   int64_t blocks_to_finish(const SequenceGroup& g, int group) const;
   int64_t room(int group) const;
+
+  // claims.cpp: who gives way to whom
+  void count_held(int group);
+  int tightest_group() const;
+  SequenceGroup* last_of(const Tenant& tenant) const;
+  SequenceGroup& victim();
+  void claim_seats(const SequenceGroup& g);
+  void claim_blocks(const SequenceGroup& g, const Sequence* source);
+  bool claim_priority(const SequenceGroup& g);
+  void evict(SequenceGroup* g);
 
   // commit.cpp
   void commit(StepId step, const StepOutcome& outcome);
@@ -98,7 +113,7 @@ struct Scheduler::Impl {
 
   std::unordered_map<RequestId, std::unique_ptr<SequenceGroup>> groups;
   std::unordered_map<SeqId, Sequence*> sequences;
-  GroupQueue<WaitingOrder> waiting;
+  FairQueue waiting;
   GroupQueue<RunningOrder> running;
   uint64_t arrivals = 0;
 
@@ -109,6 +124,9 @@ struct Scheduler::Impl {
   int32_t budget = 0;
   bool short_of_blocks = false;
   BlockCounts promised;  // blocks that running requests still need for their prompts
+  bool admission_open = false;
+  int32_t seats = 0;  // left
+  int32_t followers = 0;
 
   // Of the last plan, for snapshots.
   WaitReason admission_stop = WaitReason::kNextStep;  // what the first request that was not admitted waits for
@@ -121,6 +139,7 @@ struct Scheduler::Impl {
   // Scratch.
   PrefixMatch match;
   std::vector<BlockId> blocks;  // [KV groups]
+  std::vector<uint8_t> seen;    // [blocks]
 };
 
 }  // namespace octavo

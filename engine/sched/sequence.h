@@ -11,6 +11,7 @@
 namespace octavo {
 
 struct SequenceGroup;
+struct Tenant;
 
 // One branch of a request. Positions [0, computed) are committed, [computed, planned) are in steps in flight.
 struct Sequence {
@@ -53,8 +54,9 @@ struct SequenceGroup {
   RequestId id = 0;
   std::vector<SeqId> seq_ids;  // as given; the first computes the prompt
   uint64_t ns = 0;
-  uint64_t tenant = 0;
+  Tenant* tenant = nullptr;
   int32_t priority = 0;
+  int64_t key = 0;   // its place among the tenant's: the step of its arrival, later by some steps for each priority
   int32_t rank = 0;  // priority, or a follower's that is more urgent
   uint64_t arrival = 0;
   int32_t prompt_size = 0;
@@ -64,7 +66,7 @@ struct SequenceGroup {
 
   std::vector<std::unique_ptr<Sequence>> branches;
   bool running = false;
-  bool preempted = false;  // waits at the head of its queue
+  bool preempted = false;  // ran before and waits again
   bool admitted = false;   // was reported by take_admissions()
   bool forked = false;     // the prompt's sample is committed
   bool evicting = false;   // will be preempted when no step in flight names it

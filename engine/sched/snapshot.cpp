@@ -1,6 +1,7 @@
 #include "sched/snapshot.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sched/scheduler_impl.h"
 
@@ -68,6 +69,7 @@ SchedulerSnapshot Scheduler::Impl::snapshot() const {
     r.id = g->id;
     r.prompt_tokens = g->prompt_size;
     r.seqs = g->width();
+    r.tenant = g->tenant->id;
     r.priority = g->priority;
     for (const auto& seq : g->branches) {
       r.tokens += static_cast<int64_t>(seq->tokens.size());
@@ -76,15 +78,33 @@ SchedulerSnapshot Scheduler::Impl::snapshot() const {
     }
   }
   bool blocked = false;
-  for (const SequenceGroup* g : waiting) {
-    WaitingRequest& w = out.waiting.emplace_back(
-        WaitingRequest{g->id, g->prompt_size, g->width(), g->priority, g->preempted, WaitReason::kBehind, 0});
-    if (const SequenceGroup* leader = computes_prefix_of(*g)) {
-      w.why = WaitReason::kPrefixLeader;
-      w.leader = leader->id;
-    } else if (!blocked) {
-      w.why = g->arrival >= arrivals_seen ? WaitReason::kNextStep : admission_stop;
-      blocked = w.why != WaitReason::kNextStep;
+  for (const Tenant* tenant : waiting.in_order()) {
+    bool first = true;  // of those that follow nobody
+    for (const SequenceGroup* g : tenant->waiting) {
+      WaitingRequest& w = out.waiting.emplace_back();
+      w.id = g->id;
+      w.prompt_tokens = g->prompt_size;
+      w.seqs = g->width();
+      w.tenant = tenant->id;
+      w.priority = g->priority;
+      w.preempted = g->preempted;
+      if (const SequenceGroup* leader = computes_prefix_of(*g)) {
+        w.why = WaitReason::kPrefixLeader;
+        w.leader = leader->id;
+        continue;
+      }
+      if (g->arrival >= arrivals_seen && first && !blocked) continue;  // it may enter the next step
+      w.why = WaitReason::kBehind;
+      if (!std::exchange(first, false)) continue;
+      if (tenant->limited) {
+        w.why = WaitReason::kTenantLimit;
+      } else if (blocked) {
+        w.why = WaitReason::kBehindShare;
+      } else {
+        w.why = admission_stop;
+        blocked = w.why != WaitReason::kNextStep;
+        first = !blocked;
+      }
     }
   }
   return out;

@@ -13,13 +13,16 @@ enum class WaitReason : uint8_t {
   kTokenBudget,    // the others filled the step
   kSequenceLimit,  // as many sequences run as may
   kPrefixLeader,   // a running request computes what both begin with
-  kBehind,         // an earlier request waits, for one of these reasons
+  kBehind,         // an earlier request of its tenant waits, for one of these reasons
+  kTenantLimit,    // as many sequences of its tenant run as may
+  kBehindShare,    // it is another tenant's turn, whose request waits for one of these reasons
 };
 
 struct WaitingRequest {
   RequestId id = 0;
   int32_t prompt_tokens = 0;
   int32_t seqs = 0;
+  uint64_t tenant = 0;
   int32_t priority = 0;
   bool preempted = false;
   WaitReason why = WaitReason::kNextStep;
@@ -30,6 +33,7 @@ struct RunningRequest {
   RequestId id = 0;
   int32_t prompt_tokens = 0;
   int32_t seqs = 0;
+  uint64_t tenant = 0;
   int32_t priority = 0;
   int64_t tokens = 0;    // of all branches, each with its prompt
   int64_t computed = 0;  // of them

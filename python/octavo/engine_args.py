@@ -49,6 +49,7 @@ class EngineArgs:
             (e4m3) or "int8".
         block_size: tokens per block, 8, 16 or 32.
         max_num_seqs, max_num_batched_tokens: most sequences and most tokens in one step.
+        max_num_seqs_per_tenant: most sequences of one tenant in one step; 0: no limit of its own.
         enable_chunked_prefill: False computes every prompt in one step.
         enable_prefix_caching: reuse the cache of earlier prompts that begin alike.
         threads: threads that compute; 0 is one per core.
@@ -78,6 +79,7 @@ class EngineArgs:
     kv_cache_dtype: str = "auto"
     block_size: int = 16
     max_num_seqs: int = 256
+    max_num_seqs_per_tenant: int = 0
     max_num_batched_tokens: int = 512
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = True
@@ -101,6 +103,7 @@ class EngineArgs:
             if getattr(self, name) is not None:
                 checks.integer(name, getattr(self, name), low, high)
         checks.integer("max_num_seqs", self.max_num_seqs, 1, 65536)
+        checks.integer("max_num_seqs_per_tenant", self.max_num_seqs_per_tenant, 0, 65536)
         checks.integer("max_num_batched_tokens", self.max_num_batched_tokens, 1, _FAR)
         checks.integer("threads", self.threads, 0, 1024)
         checks.integer("max_grammar_bytes", self.max_grammar_bytes, 1, _FAR)

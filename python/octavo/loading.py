@@ -268,6 +268,7 @@ def load(args: EngineArgs, *, trace: bool = False) -> LoadedModel:
             kv_dtype=args.kv_dtype,
             num_blocks=blocks,
             max_num_seqs=args.max_num_seqs,
+            max_num_seqs_per_tenant=args.max_num_seqs_per_tenant,
             max_num_batched_tokens=step_tokens,
             enable_prefix_caching=args.enable_prefix_caching,
             threads=args.threads,

@@ -272,7 +272,7 @@ class ScriptedEngine:
         }
         tokens = {"table_entries": 2 * live, "table_tokens": 20 * live, "live_tokens": 10 * live}
         runs = [(2, live), (0, 60 - live), (-1, 4)]
-        sizes = {"prompt_tokens": 19, "sequences": 1, "priority": 0}
+        sizes = {"prompt_tokens": 19, "sequences": 1, "tenant": 0, "priority": 0}
         waits = {"preempted": False, "leader": None, "waited": 0.5}
         return {
             "time": time.monotonic(),

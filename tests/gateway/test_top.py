@@ -30,7 +30,7 @@ def snapshot(runs: list[list[int]], waiting: list[dict[str, Any]], running: int 
     total = sum(n for _, n in runs)
     free, cached = (sum(n for h, n in runs if h == kind) for kind in (0, -1))
     counts = {"free_blocks": free, "cached_blocks": cached, "live_blocks": total - free - cached}
-    sizes = {"prompt_tokens": 7, "sequences": 1, "priority": 0}
+    sizes = {"prompt_tokens": 7, "sequences": 1, "tenant": 0, "priority": 0}
     group = {
         "num_blocks": total,
         "window": 0,

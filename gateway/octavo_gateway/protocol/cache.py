@@ -8,7 +8,16 @@ import msgspec
 
 FREE, CACHED = 0, -1  # in a block map; a larger number is how many table entries hold the block
 
-WaitReason = Literal["next_step", "no_blocks", "token_budget", "sequence_limit", "prefix_in_flight", "behind"]
+WaitReason = Literal[
+    "next_step",
+    "no_blocks",
+    "token_budget",
+    "sequence_limit",
+    "prefix_in_flight",
+    "behind",
+    "tenant_limit",
+    "behind_share",
+]
 
 
 class CacheGroup(msgspec.Struct, kw_only=True):
@@ -29,6 +38,7 @@ class RunningRequest(msgspec.Struct, kw_only=True):
     id: int
     prompt_tokens: int
     sequences: int
+    tenant: int
     priority: int
     tokens: int  # of all its sequences, each with the prompt
     computed: int  # of them
@@ -39,6 +49,7 @@ class WaitingRequest(msgspec.Struct, kw_only=True):
     id: int
     prompt_tokens: int
     sequences: int
+    tenant: int
     priority: int
     preempted: bool
     reason: WaitReason

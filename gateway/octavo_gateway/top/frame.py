@@ -14,6 +14,8 @@ REASONS = {
     "sequence_limit": "sequence limit",
     "prefix_in_flight": "its prefix is being computed",
     "behind": "behind earlier ones",
+    "tenant_limit": "sequence limit of its tenant",
+    "behind_share": "another tenant's turn",
 }
 _BAR = 30
 _MIN_MAP_LINES = 4

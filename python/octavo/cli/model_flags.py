@@ -62,6 +62,12 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--kv-cache-dtype", default="auto", help="auto (f16), f16, bf16, f32, fp8 or int8")
     group.add_argument("--block-size", type=int, default=16, help="tokens per cache block: 8, 16 or 32")
     group.add_argument("--max-num-seqs", type=int, default=256, help="most sequences in one step")
+    group.add_argument(
+        "--max-num-seqs-per-tenant",
+        type=int,
+        default=0,
+        help="most sequences of one tenant in one step; 0: no limit of its own",
+    )
     group.add_argument("--max-num-batched-tokens", type=int, default=512, help="most tokens in one step")
     group.add_argument(
         "--no-prefix-caching",
@@ -137,6 +143,7 @@ def engine_args(flags: argparse.Namespace) -> EngineArgs:
         kv_cache_dtype=flags.kv_cache_dtype,
         block_size=flags.block_size,
         max_num_seqs=flags.max_num_seqs,
+        max_num_seqs_per_tenant=flags.max_num_seqs_per_tenant,
         max_num_batched_tokens=flags.max_num_batched_tokens,
         enable_prefix_caching=not flags.no_prefix_caching,
         enable_chunked_prefill=not flags.no_chunked_prefill,

@@ -82,6 +82,7 @@ class World:
         beam=False,
         stop_at=None,
         source=0,
+        tenant=0,
     ) -> int:
         request = Request(self.next_id, ns, list(prompt), max_new, n, beam, prompt_logits, stop_at)
         seqs = list(range(self.next_seq, self.next_seq + n))
@@ -94,6 +95,7 @@ class World:
             max_new_tokens=max_new,
             prompt_logits=prompt_logits,
             source=source,
+            tenant=tenant,
         )
         self.next_id += 1
         self.next_seq += n

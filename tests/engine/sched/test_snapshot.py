@@ -93,7 +93,8 @@ def test_a_request_that_no_plan_has_seen_waits_for_the_next_step() -> None:
     assert reasons(world) == {}
     (shown,) = world.scheduler.snapshot()["running"]
     assert shown == {
-        "id": first, "prompt_tokens": 40, "sequences": 1, "priority": 0, "tokens": 41, "computed": 40, "blocks": 3,
+        "id": first, "prompt_tokens": 40, "sequences": 1, "tenant": 0, "priority": 0, "tokens": 41, "computed": 40,
+        "blocks": 3,
     }  # fmt: skip
 
 

@@ -43,26 +43,29 @@ class SchedulerMachine(RuleBasedStateMachine):
         max_seqs=st.sampled_from([3, 8]),
         caching=st.sampled_from([True, True, True, False]),
         watermark=st.sampled_from([0.0, 0.1]),
+        limit=st.sampled_from([0, 3]),
+        ageing=st.sampled_from([1, 1000]),
     )
-    def build(self, groups, depth, budget, max_seqs, caching, watermark):
+    def build(self, groups, depth, budget, max_seqs, caching, watermark, limit, ageing):
         self.depth = depth
         self.world = World(
             groups=groups, block_size=4, max_model_len=50, vocab=2, max_tokens_per_step=budget, max_seqs=max_seqs,
             prefix_caching=caching, watermark=watermark, depth=depth,
+            max_seqs_per_tenant=limit, ageing_steps=ageing,
         )  # fmt: skip
 
     @rule(
         prompt=PROMPTS, ns=st.integers(0, 1), max_new=st.integers(1, 12), n=st.sampled_from([1, 1, 1, 2, 3]),
-        priority=st.integers(0, 1), scored=st.booleans(), beam=st.booleans(),
+        priority=st.integers(0, 1), tenant=st.integers(0, 2), scored=st.booleans(), beam=st.booleans(),
         stop_at=st.none() | st.integers(1, 4), copies=st.integers(1, 4),
     )  # fmt: skip
-    def add(self, prompt, ns, max_new, n, priority, scored, beam, stop_at, copies):
+    def add(self, prompt, ns, max_new, n, priority, tenant, scored, beam, stop_at, copies):
         if self.world.scheduler.check(list(range(n)), prompt, max_new) is not None:
             return
         for _ in range(copies):
             self.world.add(
                 prompt, ns=ns, max_new=max_new, n=n, priority=priority, prompt_logits=scored,
-                beam=beam, stop_at=stop_at,
+                beam=beam, stop_at=stop_at, tenant=tenant,
             )  # fmt: skip
 
     @precondition(lambda self: self.world.owner)
