@@ -119,6 +119,7 @@ def test_stops_end_each_choice_on_its_own() -> None:
 def test_cancel_ends_every_choice() -> None:
     engine = make_engine()
     channel = engine.open_channel()
+    engine.inject_fault("hold", times=400, seconds=0.002)  # it is not over before it is cancelled
     request = engine.submit(PROMPT[:60], params(n=5, max_tokens=400, **HOT), channel)
     for _ in range(3):
         channel.wait(5000)

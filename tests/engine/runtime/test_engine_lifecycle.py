@@ -41,6 +41,7 @@ def test_the_eventfd_is_readable_exactly_while_deltas_wait(engine: _engine.Engin
 
 def test_cancel_ends_a_request_and_frees_its_blocks(engine: _engine.Engine) -> None:
     channel = engine.open_channel()
+    engine.inject_fault("hold", times=400, seconds=0.002)  # it is not over before it is cancelled
     rid = engine.submit(list(range(2, 60)), params(max_tokens=400), channel)
     channel.wait(5000)
     engine.cancel(rid)
