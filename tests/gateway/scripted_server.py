@@ -25,12 +25,15 @@ def load() -> ScriptedEngine:
         raise ModelError(options["load_error"], code="not_found", param="model")
     tokens = options.get("tokens", 3)
     pace = {name: options.get(name, 0.0) for name in ("step_seconds", "first_step_seconds")}
+    if options.get("hangs_at_shutdown"):
+        ScriptedEngine.shutdown = lambda self: time.sleep(60)  # type: ignore[method-assign]
+    model = ModelInfo("scripted", 4096, {}, {"num_blocks": 64})
     script = Script(steps=[([120], "x")] * tokens, **pace)
-    return ScriptedEngine(script, model=ModelInfo("scripted", 4096, {}, {"num_blocks": 64}))
+    return ScriptedEngine(script, model=model, max_num_seqs=options.get("max_num_seqs", 256))
 
 
 if "log_level" in options:
     set_up_logging(options["log_level"])
-given = ("port", "shutdown_seconds", "key_file")
+given = ("port", "shutdown_seconds", "key_file", "crash_folder", "api_keys")
 server = ServerSettings(**{"port": 0, **{name: options[name] for name in given if name in options}})
 sys.exit(run_server(load, ApiSettings(served_names=("tiny",)), server))

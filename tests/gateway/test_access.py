@@ -152,6 +152,23 @@ def test_ready_fails_when_the_engine_stands_still_with_work() -> None:
     run(scenario())
 
 
+def test_ready_while_merely_saturated() -> None:
+    """Every place is taken and the queue refuses, but steps go on."""
+
+    async def scenario() -> None:
+        busy = ScriptedEngine(Script(steps=[([120], "x")] * 40, step_seconds=0.02), max_num_seqs=1)
+        async with serving(busy, server={"stall_seconds": 0.2, "max_concurrent": 3}) as client:
+            tasks = [asyncio.ensure_future(client.chat()) for _ in range(3)]
+            for _ in range(12):
+                await asyncio.sleep(0.05)
+                assert (await client.get("/ready"))[0] == 200
+            assert (await client.chat())[0] == 429
+            for task in tasks:
+                task.cancel()
+
+    run(scenario())
+
+
 def test_models() -> None:
     async def scenario() -> None:
         async with serving(engine()) as client:

@@ -80,6 +80,33 @@ def test_sigterm_lets_open_streams_finish_and_refuses_new_ones() -> None:
         assert process.wait(5) == 0
 
 
+def test_sixty_four_streams_end_properly_when_their_time_is_over() -> None:
+    """Half of them end in time, the others with what they have; none is cut."""
+    with (
+        server(tokens=30, step_seconds=0.02, max_num_seqs=32, shutdown_seconds=1.0) as (process, port),
+        ThreadPoolExecutor(64) as pool,
+    ):
+        texts = [pool.submit(post(port).read) for _ in range(64)]
+        process.send_signal(signal.SIGTERM)
+        bodies = [text.result(20) for text in texts]
+        assert all(body.endswith(b"data: [DONE]\n\n") for body in bodies)
+        ends = [finishes(body) for body in bodies]
+        assert all(len(end) == 1 and end[0] in ("stop", "abort") for end in ends)
+        assert ["stop"] in ends and ["abort"] in ends
+        assert process.wait(10) == 0
+
+
+def test_an_engine_that_does_not_stop_is_left_behind() -> None:
+    with server(tokens=1000, step_seconds=0.05, hangs_at_shutdown=True) as (process, port):
+        stream = post(port)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        start = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 1 and time.monotonic() - start < 4
+        stream.close()
+
+
 def test_what_does_not_finish_in_time_is_aborted_with_a_last_chunk() -> None:
     with server(tokens=1000, step_seconds=0.05, shutdown_seconds=0.3) as (process, port):
         with ThreadPoolExecutor(11) as pool:

@@ -12,6 +12,7 @@ from typing import Any
 from octavo.cli.model_flags import add_model_flags
 from octavo.cli.vllm_flags import add_vllm_flags
 from octavo.errors import InvalidArgumentError
+from octavo.models.cache import cache_dir
 from octavo.models.hub import DEFAULT_MODEL
 from octavo_gateway.api.parsers.formats import (
     REASONING_ALIASES,
@@ -158,6 +159,13 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
         help="/ready fails when the engine has work and makes no step for so long",
     )
     group.add_argument(
+        "--crash-dir",
+        default=None,
+        metavar="FOLDER",
+        help="where a crash leaves a report without text of prompts or answers; default: crashes, in the cache "
+        "folder; '' leaves none",
+    )
+    group.add_argument(
         "--disable-log-requests",
         action="store_true",
         help="log no line per finished request; such a line has no text of prompts or answers",
@@ -281,6 +289,9 @@ def server_settings(flags: argparse.Namespace) -> ServerSettings:
         max_tenant_requests=flags.max_tenant_requests,
         max_stream_backlog=flags.max_stream_backlog,
         shutdown_seconds=flags.shutdown_timeout,
+        crash_folder=str(cache_dir(flags.cache_dir) / "crashes")
+        if flags.crash_dir is None
+        else flags.crash_dir,
         log_requests=not flags.disable_log_requests,
         stall_seconds=flags.stall_timeout,
     )

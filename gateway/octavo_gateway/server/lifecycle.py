@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from octavo.errors import OctavoError
 from octavo_gateway.api.context import ApiContext
 from octavo_gateway.api.engine import Engine
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.api.text import TextWorkers
 from octavo_gateway.server.auth import ApiKeys
 from octavo_gateway.server.connection import HttpServer
+from octavo_gateway.server.crash_report import CrashReport
 from octavo_gateway.server.dispatch import Dispatcher
 from octavo_gateway.server.file_limit import raise_file_limit
 from octavo_gateway.server.handlers import Handlers
@@ -29,6 +34,9 @@ _BACKLOG = 2048
 _LONG_TEXT = "long " * 1000  # such a text is tokenized by the tokenizer's own threads
 # After an abort each request still gets its last chunk; the engine needs a step for that.
 _ABORT_SECONDS = 2.0
+_NOTE_SECONDS = 1.0  # between two notes of what the engine does, for the report of a crash
+_STOP_SECONDS = 10.0  # how long an engine may take to stop that has nothing to do
+_URGED_SECONDS = 1.0  # the same after a second signal
 INTERRUPTED = 130  # the exit status where Ctrl-C came before the model was there
 _INTERRUPT_DRAIN_SECONDS = 2.0  # Ctrl-C is somebody waiting
 
@@ -79,7 +87,11 @@ def bind(settings: ServerSettings) -> socket.socket:
 
 
 async def serve(
-    listener: socket.socket, loading: Future[Engine], api: ApiSettings, settings: ServerSettings
+    listener: socket.socket,
+    loading: Future[Engine],
+    api: ApiSettings,
+    settings: ServerSettings,
+    report: CrashReport,
 ) -> int:
     """Serve until a signal; the exit status. Errors of `loading` are raised."""
     keys = ApiKeys.of(settings)
@@ -91,20 +103,26 @@ async def serve(
     http = await asyncio.get_running_loop().create_server(server, sock=listener)
     workers = TextWorkers(api.tokenizer_threads)
     engine: Engine | None = None
+    noting: asyncio.Future[None] | None = None
     try:
         engine = await _load(loading, signals)
         if engine is not None:
             tokenizer = engine.tokenizer
             workers.warm(lambda: tokenizer.encode(_LONG_TEXT, add_special_tokens=False))
             state.loaded(Service(ApiContext(engine, api, state.metrics, workers)))
+            report.engine(engine.model.engine_info)
+            noting = asyncio.ensure_future(_note(report, state, engine))
             _announce(listener, api, engine)
             await signals.asked.wait()
         status = await _drain(state, signals, settings)
         if engine is None and signals.first is signal.SIGINT:
             print("octavo: interrupted", file=sys.stderr, flush=True)
             status = INTERRUPTED
+        _leave_within(_URGED_SECONDS if signals.urged.is_set() else _STOP_SECONDS)
     finally:
         http.close()
+        if noting is not None:
+            noting.cancel()
         server.pre_shutdown()
         await server.shutdown(0.5)
         workers.close()
@@ -113,6 +131,26 @@ async def serve(
             engine.shutdown()
     _log.info("stopped")
     return status
+
+
+async def _note(report: CrashReport, state: ServerState, engine: Engine) -> None:
+    """Keeps in the report what the engine does."""
+    while True:
+        with contextlib.suppress(OctavoError):
+            report.note({"phase": state.phase.value, "accepted": state.accepted, **engine.stats()})
+        await asyncio.sleep(_NOTE_SECONDS)
+
+
+def _leave_within(seconds: float) -> None:
+    """Ends the process where the engine does not stop, because a step takes too long or for ever."""
+
+    def leave() -> None:
+        _log.error("the engine does not stop; the process ends without it")
+        os._exit(1)
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True
+    timer.start()
 
 
 async def _load(loading: Future[Engine], signals: Signals) -> Engine | None:

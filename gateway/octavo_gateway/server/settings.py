@@ -26,6 +26,7 @@ class ServerSettings:
     stalled_reader_seconds: float = 60.0
     shutdown_seconds: float = 20.0
     log_requests: bool = True
+    crash_folder: str | None = None  # where a crash leaves its report
     stall_seconds: float = 30.0  # /ready fails when the engine has work and has not stepped for so long
 
     @property

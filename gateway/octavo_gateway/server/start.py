@@ -38,13 +38,15 @@ def run_server(
     import asyncio
 
     from octavo_gateway.protocol.errors import ApiError
+    from octavo_gateway.server.crash_report import CrashReport
     from octavo_gateway.server.lifecycle import bind, serve
 
     try:
         listener = bind(settings)
     except OSError as e:
         return _complain(f"cannot listen on {settings.host}:{settings.port}: {e.strerror or e}", loading)
-    main = serve(listener, loading, api, settings)
+    report = CrashReport(settings.crash_folder, sys.argv[1:])
+    main = serve(listener, loading, api, settings, report)
     try:
         try:
             import uvloop
@@ -53,7 +55,12 @@ def run_server(
         else:
             status = uvloop.run(main)
     except (OctavoError, ApiError) as e:
+        report.remove()
         return _complain(explain(str(e)), loading)
+    except BaseException as e:
+        report.fault(e)
+        raise
+    report.remove()
     return _leave(status, loading)
 
 
