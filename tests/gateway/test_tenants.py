@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,37 @@ def test_the_key_decides_and_a_salt_only_narrows() -> None:
                 body = {**HELLO, "user": "red", **({"cache_salt": salt} if salt else {})}
                 status, _, _ = await client.post("/v1/chat/completions", body, headers=headers)
                 assert status == 200
+        payers = [stream.tenant for stream in scripted.submitted]
+        assert payers[0] == payers[1] == payers[4] and payers[2] == payers[5] and len(set(payers)) == 3
         return [stream.namespace for stream in scripted.submitted]
 
     red, again, blue, plain, red_salted, blue_salted = run(scenario())
     assert red == again and len({red, blue, plain, red_salted, blue_salted, 0}) == 6
+
+
+@pytest.mark.slow
+def test_a_flood_of_one_tenant_does_not_hold_up_another() -> None:
+    flags = ("--max-model-len", "512", "--threads", "1", "--max-num-seqs", "4", "--crash-dir", "")
+    done: list[str] = []
+    with (
+        octavo_serve(*flags, "--api-key", "flood", "--api-key", "light") as served,
+        ThreadPoolExecutor(41) as pool,
+    ):
+
+        def ask(key: str, i: int) -> None:
+            connection = HTTPConnection("127.0.0.1", served.port, timeout=60)
+            body = {"prompt": [100 + i] * 20, "max_tokens": 20, "ignore_eos": True}
+            headers = {"Authorization": f"Bearer {key}"}
+            connection.request("POST", "/v1/completions", json.dumps(body), headers)
+            assert json.loads(connection.getresponse().read())["usage"]["completion_tokens"] == 20
+            done.append(key)
+
+        flood = [pool.submit(ask, "flood", i) for i in range(40)]
+        time.sleep(0.1)
+        pool.submit(ask, "light", 99).result()
+        for other in flood:
+            other.result()
+    assert done.index("light") < 20 and len(done) == 41
 
 
 @pytest.mark.slow

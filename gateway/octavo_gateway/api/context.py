@@ -122,12 +122,13 @@ class ApiContext:
         from octavo.errors import OctavoError
 
         namespace = cache_namespace(caller.tenant, request.cache_salt)
+        tenant = cache_namespace(caller.tenant, None)
         priority = request.priority or 0
         if not -(2**31) <= priority < 2**31:
             raise invalid("priority", f"priority must be from {-(2**31)} to {2**31 - 1}, got {priority}.")
         deadlines = Deadlines.of(request, caller, self.settings)
         try:
-            stream = self.engine.submit(ids, params, namespace=namespace, priority=priority)
+            stream = self.engine.submit(ids, params, namespace=namespace, priority=priority, tenant=tenant)
         except OctavoError as e:
             raise self._refusal(
                 e.code, e.param, str(e), getattr(e, "limit", 0), prompt_param, renamed

@@ -289,9 +289,7 @@ def server_settings(flags: argparse.Namespace) -> ServerSettings:
         max_tenant_requests=flags.max_tenant_requests,
         max_stream_backlog=flags.max_stream_backlog,
         shutdown_seconds=flags.shutdown_timeout,
-        crash_folder=str(cache_dir(flags.cache_dir) / "crashes")
-        if flags.crash_dir is None
-        else flags.crash_dir,
+        crash_folder=_crash_folder(flags),
         log_requests=not flags.disable_log_requests,
         stall_seconds=flags.stall_timeout,
     )
@@ -350,6 +348,15 @@ def _admin_keys(given: list[str] | None) -> tuple[str, ...]:
     if given is not None and not all(given):
         raise InvalidArgumentError("--admin-key must not be empty", param="admin_key")
     return tuple(given or ())
+
+
+def _crash_folder(flags: argparse.Namespace) -> str | None:
+    if flags.crash_dir is not None:
+        return flags.crash_dir or None
+    try:
+        return str(cache_dir(flags.cache_dir) / "crashes")
+    except RuntimeError:  # a user without a home
+        return None
 
 
 def _check(flags: argparse.Namespace, name: str, low: float, high: float) -> None:
