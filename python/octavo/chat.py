@@ -250,7 +250,9 @@ def _parse_arguments(calls: Any, where: str) -> list[dict[str, Any]]:
     for call in calls:
         function = call.get("function")
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-            with contextlib.suppress(ValueError):  # not JSON: the template gets the text as it is
+            with contextlib.suppress(
+                ValueError, RecursionError
+            ):  # not JSON: the template gets the text as it is
                 call = {
                     **call,
                     "function": {**function, "arguments": json.loads(function["arguments"] or "{}")},

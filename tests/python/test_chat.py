@@ -143,6 +143,12 @@ def test_null_content_and_empty_calls(tokenizer: Tokenizer) -> None:
     assert '"arguments": {\n    "x": 1\n  }' in text  # arguments sent as JSON text reach the template as data
 
 
+def test_arguments_nested_too_deep_reach_the_template_as_text(tokenizer: Tokenizer) -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": "[" * 5000}}
+    chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}]
+    assert "[" * 5000 in ChatTemplate(tokenizer, CHATML_WITH_TOOLS).render(chat)
+
+
 @pytest.mark.parametrize(
     "content", [[], [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], ["a", "b"]]
 )
