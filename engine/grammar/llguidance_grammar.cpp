@@ -7,10 +7,16 @@
 
 #include "base/errors.h"
 #include "base/format.h"
+#include "base/own_stack.h"
 
 namespace octavo {
 
 namespace {
+
+// The compiler recurses for each level of a grammar and for each rule or reference on the way down. A level takes a few
+// KiB of stack and at least 9 bytes of text.
+constexpr size_t kStackBytes = size_t{16} << 20;
+constexpr size_t kStackBytesPerByte = 1024;
 
 // The library's message without its dump of the parser's state.
 [[noreturn]] void fail(const LlguidanceLibrary& library, LlgMatcher* matcher, const char* what) {
@@ -83,7 +89,8 @@ LlguidanceGrammar::LlguidanceGrammar(std::shared_ptr<const GrammarVocabulary> vo
   init.limits.step_lexer_fuel = limits.step_lexer_fuel;
   init.limits.step_max_items = limits.step_max_items;
   init.limits.verbose_errors = false;
-  matcher_ = library.new_matcher(&init, kind.c_str(), text.c_str());
+  run_on_own_stack(kStackBytes + kStackBytesPerByte * text.size(),
+                   [&] { matcher_ = library.new_matcher(&init, kind.c_str(), text.c_str()); });
   if (library.get_error(matcher_) == nullptr) return;
   try {
     fail(library, matcher_, "");

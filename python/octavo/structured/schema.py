@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
+from octavo import checks
 from octavo.errors import InvalidArgumentError
 
 # Between the parts of a document: a blank, or a line break and an indentation. Bounded, so that a model cannot go on
@@ -13,6 +17,11 @@ from octavo.errors import InvalidArgumentError
 WHITESPACE = r"[\x20]|\n[\x20]{0,24}"
 
 MAX_DEPTH = 100
+MAX_REFERENCES = 2000  # different ones
+MAX_TEXT = 2**20  # characters of a schema given as text
+MAX_MULTIPLE = 100_000  # a multiple costs the compiler an automaton of so many states
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def prepared(given: Any, whitespace: str | None) -> str:
@@ -23,6 +32,7 @@ def prepared(given: Any, whitespace: str | None) -> str:
     """
     root = parsed(given, "json")
     _check_depth(root)
+    _check_multiples(root)
     if not _productive(root, _productive_references(root), root):
         raise InvalidArgumentError(
             "no finite document fits the schema: a $ref leads back to itself"
@@ -33,13 +43,18 @@ def prepared(given: Any, whitespace: str | None) -> str:
     options: dict[str, Any] = {"whitespace_flexible": False}
     if whitespace is not None:
         options = {"whitespace_pattern": whitespace}
-    return json.dumps({**root, "x-guidance": options}, ensure_ascii=False)
+    text = json.dumps({**root, "x-guidance": options}, ensure_ascii=False)
+    return checks.unicode_text("json", text)
 
 
 def parsed(given: Any, name: str) -> dict[str, Any]:
     """A JSON object, given as such or as text."""
     value = given
     if isinstance(given, str):
+        if len(given) > MAX_TEXT:
+            raise InvalidArgumentError(
+                f"{name} has {len(given)} characters, at most {MAX_TEXT} are possible", param=name
+            )
         try:
             value = json.loads(given)
         except (ValueError, RecursionError) as error:
@@ -63,6 +78,24 @@ def _check_depth(root: Any) -> None:
             raise InvalidArgumentError(f"the schema is nested deeper than {MAX_DEPTH}", param="json")
         level = [child for node in level for child in _children(node)]
         depth += 1
+
+
+def _check_multiples(root: Any) -> None:
+    """Where several apply to one number, the least common multiple does."""
+    least = 1
+    for node in _walk(root):
+        value = node.get("multipleOf")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+            continue  # the compiler's to complain about
+        exact = Decimal(str(value))
+        digits = int(exact.scaleb(-min(0, int(exact.normalize().as_tuple().exponent))))
+        least = math.lcm(least, digits)
+        if least > MAX_MULTIPLE:
+            raise InvalidArgumentError(
+                f"multipleOf: those of one schema must have a common multiple, the decimal point left out, of at most "
+                f"{MAX_MULTIPLE}, got {value}",
+                param="json",
+            )
 
 
 def _children(node: Any) -> list[Any]:
@@ -90,14 +123,25 @@ def _productive_references(root: dict[str, Any]) -> set[str]:
     A reference that cannot be found within the schema is left to the compiler to complain about.
     """
     targets = {name: _target(root, name) for name in _references(root)}
-    known = {name for name, target in targets.items() if target is None}
-    while True:
-        more = {
-            name for name, target in targets.items() if name not in known and _productive(target, known, root)
-        }
-        if not more:
-            return known
-        known |= more
+    if len(targets) > MAX_REFERENCES:
+        raise InvalidArgumentError(
+            f"the schema has {len(targets)} different references, at most {MAX_REFERENCES} are possible",
+            param="json",
+        )
+    users: dict[str, list[str]] = {name: [] for name in targets}
+    for name, target in targets.items():
+        for used in _references(target):
+            users[used].append(name)
+    known: set[str] = set()
+    waiting = list(targets)
+    while waiting:
+        name = waiting.pop()
+        if name in known:
+            continue
+        if targets[name] is None or _productive(targets[name], known, root):
+            known.add(name)
+            waiting += users[name]
+    return known
 
 
 def _target(root: Any, name: str) -> Any:
@@ -106,7 +150,7 @@ def _target(root: Any, name: str) -> Any:
     node = root
     for part in name[2:].split("/") if len(name) > 1 else []:
         part = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, list) and part.isdecimal() and int(part) < len(node):
+        if isinstance(node, list) and _INDEX.fullmatch(part) and int(part) < len(node):
             node = node[int(part)]
         elif isinstance(node, dict) and part in node:
             node = node[part]

@@ -11,6 +11,7 @@ from octavo import checks
 from octavo.errors import InvalidArgumentError
 from octavo.structured import schema
 
+MAX_GBNF = 2**16  # characters: rewriting it takes time with their square
 KINDS = ("json_schema", "regex", "lark", "llguidance")
 
 
@@ -73,6 +74,11 @@ def grammar(text: Any) -> GrammarSpec:
         return GrammarSpec("llguidance", text)
     if "::=" not in text:
         return GrammarSpec("lark", text)
+    if len(text) > MAX_GBNF:
+        raise InvalidArgumentError(
+            f"grammar has {len(text)} characters, GBNF at most {MAX_GBNF}: write it in Lark's syntax",
+            param="grammar",
+        )
     from llguidance.gbnf_to_lark import any_to_lark
 
     try:

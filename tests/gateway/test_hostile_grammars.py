@@ -1,0 +1,111 @@
+"""Grammars that are made to cost: each compiles or is refused, soon, and the process lives on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octavo import _engine
+from octavo.errors import InvalidArgumentError
+from octavo.structured import GrammarCompiler, GrammarSpec
+from octavo.structured import spec as specs
+from octavo.tokenizer import from_gguf
+
+
+@pytest.fixture(scope="module")
+def compiler(smollm2: Path) -> Iterator[GrammarCompiler]:
+    tokenizer = from_gguf(dict(_engine.GgufFile(str(smollm2)).metadata()))
+    made = GrammarCompiler(tokenizer, tokenizer.vocab_size, tokenizer.eos_token_ids)
+    _ = made.vocabulary
+    yield made
+    made.close()
+
+
+def chain(link: Callable[[dict[str, Any]], dict[str, Any]], length: int) -> dict[str, Any]:
+    """References that lead from one definition to the next, the last to a null."""
+    named = {f"d{i:04}": link({"$ref": f"#/$defs/d{i + 1:04}"}) for i in range(length)}
+    return {"$defs": {**named, f"d{length:04}": {"type": "null"}}, "$ref": "#/$defs/d0000"}
+
+
+def required(link: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": ["x"], "properties": {"x": link}}
+
+
+def lark_chain(link: str, length: int) -> str:
+    rules = (f"r{i:05}: " + link.format(f"r{i + 1:05}") for i in range(length))
+    return "\n".join(("start: r00000", *rules, f'r{length:05}: "b"'))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: specs.json_schema(chain(lambda link: link, 1900)),
+        lambda: specs.json_schema(chain(required, 1900)),
+        lambda: specs.json_schema(chain(lambda link: {"allOf": [link, {}]}, 1900)),
+        lambda: specs.grammar(lark_chain("{}", 15000)),
+        lambda: specs.grammar(lark_chain('({} "a")', 5000)),
+        lambda: specs.grammar("start: %json " + json.dumps(chain(required, 2500))),
+        lambda: specs.grammar("root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(3000)) + 'r3000 ::= "b"'),
+    ],
+    ids=["references", "objects", "allOf", "rules", "groups", "embedded", "gbnf"],
+)  # fmt: skip
+def test_what_is_nested_by_reference_does_not_exhaust_a_stack(
+    compiler: GrammarCompiler, make: Callable[[], GrammarSpec]
+) -> None:
+    start = time.process_time()
+    spec = make()
+    assert len(spec.text) < compiler.limits.max_bytes
+    try:
+        compiler.vocabulary.compile(spec.kind, spec.text).start().fill_mask(49152)
+    except InvalidArgumentError as error:
+        assert "too large" in str(error) or "exceeded" in str(error)
+    assert time.process_time() - start < 5
+
+
+def test_a_chain_without_an_end_is_found_quickly() -> None:
+    endless = chain(required, 1900)
+    endless["$defs"]["d1900"] = {"$ref": "#/$defs/d0000"}
+    start = time.process_time()
+    with pytest.raises(InvalidArgumentError, match="no finite document"):
+        specs.json_schema(endless)
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: specs.json_schema(chain(required, 2001)), "2002 different references, at most 2000"),
+        (lambda: specs.json_schema("[" * (2**20 + 1)), "1048577 characters, at most 1048576"),
+        (lambda: specs.json_schema({"type": "integer", "multipleOf": 1_000_003}), "100000, got 1000003"),
+        (lambda: specs.json_schema({"allOf": [{"multipleOf": m} for m in (7, 11, 13, 17, 19)]}), "at most 100000"),
+        (lambda: specs.json_schema({"type": "number", "multipleOf": 10.00003}), "100000, got 10.00003"),
+        (lambda: specs.json_schema({"const": "\ud800"}), "lone surrogate"),
+        (lambda: specs.json_schema('{"properties": {"\\ud800": {}}}'), "lone surrogate"),
+        (lambda: specs.grammar("root ::= " + '"a" ' * 2**14), "GBNF at most 65536"),
+    ],
+)  # fmt: skip
+def test_what_would_cost_too_much_is_refused_before_it_is_compiled(
+    make: Callable[[], GrammarSpec], reason: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        make()
+
+
+@pytest.mark.parametrize("index", ["9" * 5000, "\u0660", "1"])
+def test_a_reference_to_no_item_is_left_to_the_compiler(compiler: GrammarCompiler, index: str) -> None:
+    schema = {"anyOf": [{"type": "null"}], "properties": {"a": {"$ref": f"#/anyOf/{index}"}}}
+    spec = specs.json_schema(schema)
+    with pytest.raises(InvalidArgumentError):
+        compiler.compile(spec)
+
+
+def test_common_multiples_are_kept(compiler: GrammarCompiler) -> None:
+    values = [0.01, 0.25, 5, 60, 1000, 1e-7, 99_000]
+    compiler.compile(
+        specs.json_schema({"properties": {str(v): {"type": "number", "multipleOf": v} for v in values}})
+    )
