@@ -16,6 +16,7 @@ import pytest
 from scripted import Script, ScriptedEngine, spoken
 from serving import HELLO, run, serving
 from test_lifecycle import server as process_server
+from test_lifecycle import start
 
 from octavo.errors import InvalidArgumentError
 from octavo_gateway.server.flags import add_flags, server_settings
@@ -191,3 +192,16 @@ def test_other_origins_are_not_let_in() -> None:
                     assert not [name for name in r.headers if name.lower().startswith("access-control")]
 
     run(scenario())
+
+
+def test_a_key_file_with_a_mistake_ends_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("red=one\nsecret\n")
+    process = start(key_file=str(file))
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 2 and not out
+    assert (
+        err.startswith("octavo: error: API keys: keys line 2")
+        and err.count("\n") == 1
+        and "secret" not in err
+    )

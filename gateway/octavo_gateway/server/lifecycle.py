@@ -118,8 +118,8 @@ async def serve(
         if engine is None and signals.first is signal.SIGINT:
             print("octavo: interrupted", file=sys.stderr, flush=True)
             status = INTERRUPTED
-        _leave_within(_URGED_SECONDS if signals.urged.is_set() else _STOP_SECONDS)
     finally:
+        leaving = _leave_after(_URGED_SECONDS if signals.urged.is_set() else _STOP_SECONDS)
         http.close()
         if noting is not None:
             noting.cancel()
@@ -129,6 +129,7 @@ async def serve(
         signals.close()
         if engine is not None:
             engine.shutdown()
+        leaving.cancel()
     _log.info("stopped")
     return status
 
@@ -141,8 +142,8 @@ async def _note(report: CrashReport, state: ServerState, engine: Engine) -> None
         await asyncio.sleep(_NOTE_SECONDS)
 
 
-def _leave_within(seconds: float) -> None:
-    """Ends the process where the engine does not stop, because a step takes too long or for ever."""
+def _leave_after(seconds: float) -> threading.Timer:
+    """Ends the process, unless cancelled: where the engine does not stop because a step takes too long or for ever."""
 
     def leave() -> None:
         _log.error("the engine does not stop; the process ends without it")
@@ -151,6 +152,7 @@ def _leave_within(seconds: float) -> None:
     timer = threading.Timer(seconds, leave)
     timer.daemon = True
     timer.start()
+    return timer
 
 
 async def _load(loading: Future[Engine], signals: Signals) -> Engine | None:
