@@ -64,6 +64,7 @@ nb::dict stats_dict(const LoopStats& s) {
   d["generation_tokens"] = s.generation_tokens;
   d["forced_tokens"] = s.forced_tokens;
   d["failed_steps"] = s.failed_steps;
+  d["shrunk_steps"] = s.shrunk_steps;
   d["non_finite_rows"] = s.non_finite_rows;
   d["last_step"] = s.last_step;
   d["host_ns"] = s.host_ns;
@@ -153,8 +154,9 @@ RequestId fork(Engine& engine, RequestId request, std::shared_ptr<Channel> chann
   return accepted([&] { return engine.fork(std::move(fork)); });
 }
 
-void inject_fault(Engine& engine, const std::string& kind, int32_t token, int32_t times, double seconds) {
-  Fault fault{Fault::Kind::kThrow, token, times, seconds};
+void inject_fault(Engine& engine, const std::string& kind, int32_t token, int32_t times, double seconds,
+                  int32_t larger_than) {
+  Fault fault{Fault::Kind::kThrow, token, times, larger_than, seconds};
   if (kind == "out_of_memory") {
     fault.kind = Fault::Kind::kOutOfMemory;
   } else if (kind == "non_finite") {
@@ -247,6 +249,17 @@ void bind_engine(nb::module_& m) {
           nb::sig("def stats(self) -> dict[str, typing.Any]"), "Counters and gauges as of the last step.")
       .def("snapshot", &engine_snapshot, nb::sig("def snapshot(self) -> dict[str, typing.Any]"),
            "What the cache holds, block by block, and why each waiting request waits; waits for the step under way.")
+      .def(
+          "decisions",
+          [](Engine& engine) {
+            const std::vector<Decision> decisions = [&] {
+              nb::gil_scoped_release r;
+              return engine.decisions();
+            }();
+            return decisions_list(decisions);
+          },
+          nb::sig("def decisions(self) -> list[dict[str, typing.Any]]"),
+          "The scheduler's last events and decisions, oldest first; no token of a prompt is in them.")
       .def("info", &info_dict, nb::sig("def info(self) -> dict[str, typing.Any]"),
            "What was built: backend, sizes, limits.")
       .def("take_trace", &take_trace, nb::sig("def take_trace(self) -> dict[str, tuple[int, int]]"),
@@ -254,8 +267,9 @@ void bind_engine(nb::module_& m) {
            "holds the phases of the model and the sampler. Only of an engine made with trace=True.")
       .def("audit", &Engine::audit, release, "Checks that every block is accounted for; raises when not.")
       .def("inject_fault", &inject_fault, nb::arg("kind"), nb::kw_only(), nb::arg("token") = -1, nb::arg("times") = 1,
-           nb::arg("seconds") = 0.0,
-           "For tests: provokes a fault in later steps whose tokens include `token` (-1: any).")
+           nb::arg("seconds") = 0.0, nb::arg("larger_than") = 0,
+           "For tests: provokes a fault in later steps whose tokens include `token` (-1: any) and are more than "
+           "`larger_than`.")
       .def("pause", &Engine::pause, release, "Returns when the step under way has ended; no step runs until resume().")
       .def("resume", &Engine::resume, release)
       .def_prop_ro("paused", &Engine::paused)

@@ -227,6 +227,12 @@ void bind_sched(nb::module_& m) {
           "snapshot", [](const Scheduler& self) { return snapshot_dict(self.snapshot()); },
           nb::sig("def snapshot(self) -> dict[str, typing.Any]"),
           "What the cache holds, block by block, and why each waiting request waits.")
+      .def(
+          "decisions", [](const Scheduler& self) { return decisions_list(self.decisions()); },
+          nb::sig("def decisions(self) -> list[dict[str, typing.Any]]"),
+          "The last events and decisions, oldest first: integers and names, no token of a prompt.")
+      .def("limit_steps", &Scheduler::limit_steps, nb::arg("tokens"), nb::arg("chunk"),
+           "Later steps hold at most so many tokens, and of one prompt at most `chunk`; 0: as configured.")
       .def("audit", &Scheduler::audit)
       .def("time_steps", &time_steps, nb::arg("steps"),
            "Runs steps without leaving C++; the median nanoseconds of plan and commit together.");

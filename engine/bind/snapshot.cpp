@@ -83,4 +83,35 @@ nb::dict snapshot_dict(const SchedulerSnapshot& snapshot) {
   return d;
 }
 
+nb::list decisions_list(const std::vector<Decision>& decisions) {
+  // By kind: its name and those of its values.
+  static const std::vector<std::vector<const char*>> kNames = {
+      {"add", "prompt_tokens", "max_new_tokens", "priority", "tenant", "first_sequence", "sequences", "prompt_logits"},
+      {"cancel"},
+      {"commit"},
+      {"rollback"},
+      {"limit", "step_tokens", "chunk_tokens"},
+      {"plan", "rows", "tokens", "samples", "queue_waits_for"},
+      {"admit", "cached_tokens", "tokens"},
+      {"evict", "favoured"},
+      {"preempt", "computed"},
+      {"end", "sequence"},
+      {"fault", "sequence"},
+      {"fail"},
+  };
+  nb::list out;
+  for (const Decision& decision : decisions) {
+    const auto& names = kNames.at(static_cast<size_t>(decision.kind));
+    nb::dict d;
+    d["kind"] = names[0];
+    d["step"] = decision.step;
+    if (decision.request != 0) d["request"] = decision.request;
+    for (size_t i = 1; i < names.size(); ++i) d[names[i]] = decision.values[i - 1];
+    if (decision.kind == DecisionKind::kPlan)
+      d["queue_waits_for"] = reason_name(static_cast<WaitReason>(decision.values[3]));
+    out.append(d);
+  }
+  return out;
+}
+
 }  // namespace octavo

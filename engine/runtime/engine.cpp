@@ -228,6 +228,12 @@ LoopSnapshot Engine::snapshot() {
   return out;
 }
 
+std::vector<Decision> Engine::decisions() {
+  std::vector<Decision> out;
+  call([&out](StepLoop& loop) { out = loop.decisions(); });
+  return out;
+}
+
 std::vector<Trace::Phase> Engine::take_trace() {
   Trace* trace = host_->trace();
   if (!trace) throw Error(ErrorCode::kInvalidArgument, "trace", "the engine was made without trace");

@@ -55,6 +55,7 @@ class Engine {
   LoopStats stats() const;  // as of the last step
   // Taken by the engine thread between two steps; waits for the one under way.
   LoopSnapshot snapshot();
+  std::vector<Decision> decisions();      // the scheduler's last ones
   void inject_fault(const Fault& fault);  // for tests: strikes a later step
   void audit();                           // throws Error(kInternal, "audit", ...)
 

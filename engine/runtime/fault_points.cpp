@@ -21,9 +21,10 @@ bool row_has(const StepPlan& plan, const PlanRow& row, int32_t token) {
 void FaultPoints::submit(const StepPlan& plan, int slot) {
   poisoned_.clear();
   for (Fault& fault : faults_) {
-    const bool struck = fault.times > 0 && std::any_of(plan.rows.begin(), plan.rows.end(), [&](const PlanRow& row) {
-                          return row_has(plan, row, fault.token);
-                        });
+    const bool large = static_cast<int64_t>(plan.tokens.size()) > fault.larger_than;
+    const bool struck = fault.times > 0 && large &&
+                        std::any_of(plan.rows.begin(), plan.rows.end(),
+                                    [&](const PlanRow& row) { return row_has(plan, row, fault.token); });
     if (!struck) continue;
     --fault.times;
     switch (fault.kind) {

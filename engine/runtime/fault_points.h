@@ -12,7 +12,8 @@ struct Fault {
   Kind kind = Kind::kThrow;
   int32_t token = -1;
   int32_t times = 1;
-  double seconds = 0;  // kHold: how long the engine thread stands still
+  int32_t larger_than = 0;  // strikes steps of more tokens only
+  double seconds = 0;       // kHold: how long the engine thread stands still
 };
 
 // Executes through another executor and provokes the faults it was armed with. Unarmed it costs one branch a step.

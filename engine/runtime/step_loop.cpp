@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/format.h"
 #include "runtime/new_token_limit.h"
-#include "runtime/step_isolation.h"
 
 namespace octavo {
 
@@ -120,6 +120,8 @@ bool StepLoop::step() {
     result = &executor_.wait(0);
   } catch (const Error& e) {
     fail_step(*plan, Refusal{e.code(), e.param(), e.what(), 0, 0});
+  } catch (const std::bad_alloc&) {
+    fail_step(*plan, Refusal{ErrorCode::kOutOfMemory, "memory", "the memory does not suffice for a step", 0, 0});
   } catch (const std::exception& e) {
     fail_step(*plan, Refusal{ErrorCode::kInternal, "step", cat("a step failed: ", e.what()), 0, 0});
   }
@@ -133,6 +135,7 @@ bool StepLoop::step() {
     const size_t size = tokens > 1 ? std::bit_width(tokens - 1) : 0;
     ++stats_.step_sizes[std::min(size, stats_.step_sizes.size() - 1)];
     commit(*plan, *result);
+    if (step_limit_ > 0 || chunk_limit_ > 0) regrow();
   }
   stats_.execute_ns += static_cast<int64_t>((executed - planned) * 1e9);
   stats_.host_ns += static_cast<int64_t>((planned - begin + monotonic_seconds() - executed) * 1e9);
@@ -259,42 +262,6 @@ void StepLoop::commit_choice(Request& request, int32_t index, SeqId parent, SeqI
     tell(request);
   }
   if (over) forget(request);
-}
-
-// One request's own fault: it ends, the company's step counts.
-void StepLoop::fault(Request& request, SeqId seq, SampleStatus status, int32_t position, const std::string& told) {
-  outcome_.faults.push_back({seq});
-  Refusal why{ErrorCode::kInternal, "logits", cat("the model's logits for position ", position, " are not finite"),
-              position, 0};
-  if (status == SampleStatus::kGrammar) {
-    why = {ErrorCode::kInvalidArgument, "structured_outputs", cat("at position ", position, " ", told), position, 0};
-  } else if (status == SampleStatus::kAllMasked) {
-    const bool grammar = request.params->grammar != nullptr;
-    why = {ErrorCode::kInvalidArgument, grammar ? "structured_outputs" : "allowed_token_ids",
-           cat("no token is left at position ", position, grammar ? ": the grammar, " : ": ",
-               "allowed_token_ids, bad_words and min_tokens exclude all of them"),
-           position, 0};
-  } else {
-    ++stats_.non_finite_rows;
-  }
-  end_request(request, Finish::kError, &why);
-}
-
-// A step threw: it is undone, and the requests that make it throw on their own are ended with its cause. When none
-// does, the step is tried again; a fault that stays ends every request in it, so that the engine never spins.
-void StepLoop::fail_step(const StepPlan& plan, const Refusal& why) {
-  ++stats_.failed_steps;
-  std::vector<SeqId> guilty = find_guilty(executor_, plan);
-  if (guilty.empty() && ++unexplained_failures_ > kRetries)
-    for (const PlanRow& row : plan.rows) guilty.push_back(row.seq);
-  scheduler_.rollback(plan.step);
-  for (SeqId seq : guilty) {
-    const auto owner = owners_.find(seq);
-    if (owner == owners_.end()) continue;
-    Request& request = *owner->second.request;
-    scheduler_.cancel(request.id);
-    end_request(request, Finish::kError, &why);
-  }
 }
 
 void StepLoop::end_request(Request& request, Finish why, const Refusal* error) {

@@ -25,6 +25,7 @@ struct LoopStats {
   int64_t generation_tokens = 0;
   int64_t forced_tokens = 0;  // of them, those that a grammar left no choice about and nobody sampled
   int64_t failed_steps = 0;
+  int64_t shrunk_steps = 0;  // of them, those after which smaller ones were tried: memory was short
   int64_t non_finite_rows = 0;
   double last_step = 0;  // monotonic seconds
   int64_t host_ns = 0;   // time in the loop outside the executor
@@ -61,6 +62,7 @@ class StepLoop {
 
   LoopStats stats() const;
   LoopSnapshot snapshot() const;
+  std::vector<Decision> decisions() const { return scheduler_.decisions(); }
   void audit() const;
 
  private:
@@ -73,6 +75,8 @@ class StepLoop {
   void answer_with_beams(Request& request);
   void fault(Request& request, SeqId seq, SampleStatus status, int32_t position, const std::string& why = {});
   void fail_step(const StepPlan& plan, const Refusal& why);
+  bool shrink(const StepPlan& plan, std::vector<SeqId>& guilty);
+  void regrow();
   void end_request(Request& request, Finish why, const Refusal* error);
   void forget(Request& request);
   void drop_sequence(SeqId seq);
@@ -104,6 +108,11 @@ class StepLoop {
   std::vector<int32_t> taken_;       // the token that was drawn and those that it forces
   std::vector<Request*> searching_;  // beam searches that the step sampled
   static constexpr int kRetries = 2;
+  // Memory was short: 0, or the most tokens of a step and of one prompt in it. They double after some good steps.
+  static constexpr int kStepsToRegrow = 32;
+  int32_t step_limit_ = 0;
+  int32_t chunk_limit_ = 0;
+  int good_steps_ = 0;
   int unexplained_failures_ = 0;  // in a row: steps that threw though none of their rows does alone
   LoopStats stats_;
   struct Phases {

@@ -55,7 +55,7 @@ void Scheduler::Impl::claim_seats(const SequenceGroup& g) {
   for (const auto& [id, t] : waiting.tenants()) {
     if (t.seats > share && (most == nullptr || t.seats > most->seats)) most = &t;
   }
-  if (most != nullptr) evict(last_of(*most));
+  if (most != nullptr) evict(last_of(*most), g);
 }
 
 // The same with blocks.
@@ -71,7 +71,7 @@ void Scheduler::Impl::claim_blocks(const SequenceGroup& g, const Sequence* sourc
     for (const auto& [id, t] : waiting.tenants()) {
       if (t.held > share && (most == nullptr || t.held > most->held)) most = &t;
     }
-    if (most != nullptr) evict(last_of(*most));
+    if (most != nullptr) evict(last_of(*most), g);
     return;
   }
 }
@@ -81,15 +81,17 @@ bool Scheduler::Impl::claim_priority(const SequenceGroup& g) {
   for (size_t i = running.size(); i-- > 0;) {
     SequenceGroup* r = running[i];
     if (r->tenant != g.tenant || r->rank <= g.priority || r->key <= g.key) continue;
-    evict(r);
+    evict(r, g);
     return true;
   }
   return false;
 }
 
 // One at a time: the next plan sees what came free.
-void Scheduler::Impl::evict(SequenceGroup* g) {
-  if (std::ranges::none_of(running, [](const SequenceGroup* r) { return r->evicting; })) g->evicting = true;
+void Scheduler::Impl::evict(SequenceGroup* g, const SequenceGroup& favoured) {
+  if (std::ranges::any_of(running, [](const SequenceGroup* r) { return r->evicting; })) return;
+  g->evicting = true;
+  log.note(DecisionKind::kEvict, next_step, g->id, {static_cast<int64_t>(favoured.id)});
 }
 
 }  // namespace octavo

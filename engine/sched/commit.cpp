@@ -13,6 +13,7 @@ void Scheduler::Impl::commit(StepId step, const StepOutcome& outcome) {
                     in_flight.empty() ? "" : cat(", that is step ", in_flight.front()->plan.step)));
   }
   check_outcome(*in_flight.front(), outcome);
+  log.note(DecisionKind::kCommit, step, 0);
   std::unique_ptr<StepSlot> slot = std::move(in_flight.front());
   in_flight.erase(in_flight.begin());
 
@@ -20,7 +21,10 @@ void Scheduler::Impl::commit(StepId step, const StepOutcome& outcome) {
     if (Sequence* seq = find_sequence(row.seq)) --seq->group->rows_in_flight;
   }
   for (const RowFault& fault : outcome.faults) {
-    if (Sequence* seq = find_sequence(fault.seq)) remove(*seq->group);
+    Sequence* seq = find_sequence(fault.seq);
+    if (seq == nullptr) continue;
+    log.note(DecisionKind::kFault, step, seq->group->id, {static_cast<int64_t>(fault.seq)});
+    remove(*seq->group);
   }
   for (const PlannedRow& row : slot->rows) advance(row);
   apply(outcome);
@@ -167,6 +171,7 @@ void Scheduler::Impl::fork(Sequence& parent, SeqId id) {
 
 void Scheduler::Impl::end_branch(Sequence& seq) {
   SequenceGroup& g = *seq.group;
+  log.note(DecisionKind::kEnd, next_step, g.id, {static_cast<int64_t>(seq.id)});
   if (g.branches.size() == 1) {
     remove(g);
     return;
@@ -181,6 +186,7 @@ void Scheduler::Impl::rollback(StepId step) {
   if (first == in_flight.end()) {
     throw Error(ErrorCode::kInvalidArgument, "step", cat("step ", step, " is not in flight and cannot be rolled back"));
   }
+  log.note(DecisionKind::kRollback, step, 0);
   const auto keep = first - in_flight.begin();
   while (static_cast<std::ptrdiff_t>(in_flight.size()) > keep) {
     std::unique_ptr<StepSlot> slot = std::move(in_flight.back());
@@ -189,6 +195,12 @@ void Scheduler::Impl::rollback(StepId step) {
     slot->clear(config.groups.size());
     spare.push_back(std::move(slot));
   }
+}
+
+void Scheduler::Impl::limit_steps(int32_t tokens, int32_t chunk) {
+  step_limit = tokens;
+  chunk_limit = chunk;
+  log.note(DecisionKind::kLimit, next_step, 0, {tokens, chunk});
 }
 
 }  // namespace octavo

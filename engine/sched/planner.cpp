@@ -21,6 +21,9 @@ const StepPlan* Scheduler::Impl::plan() {
     const bool leaving = std::ranges::any_of(running, [](const SequenceGroup* g) { return g->evicting; });
     if (!leaving && !unblock()) return nullptr;
   }
+  log.note(DecisionKind::kPlan, next_step, 0,
+           {static_cast<int64_t>(slot.rows.size()), static_cast<int64_t>(slot.plan.tokens.size()),
+            static_cast<int64_t>(slot.plan.samples.size()), static_cast<int64_t>(admission_stop)});
   ++next_step;
   grouper.group(slot.plan);
   in_flight.push_back(std::move(spare.back()));
@@ -30,6 +33,11 @@ const StepPlan* Scheduler::Impl::plan() {
 
 void Scheduler::Impl::build(StepSlot& slot) {
   budget = config.max_tokens_per_step;
+  if (step_limit > 0) {
+    int32_t widest = 1;  // the branches of a request run in one step
+    for (const SequenceGroup* g : running) widest = std::max(widest, g->width());
+    budget = std::min(budget, std::max(step_limit, widest));
+  }
   short_of_blocks = false;
   // A victim of preemption that has a row in this plan leaves after it.
   for (size_t i = 0; i < running.size() && budget > 0;) {
@@ -111,7 +119,7 @@ Scheduler::Impl::Room Scheduler::Impl::make_room(SequenceGroup& g, const Sequenc
     SequenceGroup& victim = this->victim();
     if (&victim == &g && running.size() == 1) return Room::kLater;  // alone: unblock() decides
     if (victim.rows_in_flight > 0) {
-      victim.evicting = true;  // no more rows; its blocks come back at the next plan that finds it at rest
+      evict(&victim, g);  // no more rows; its blocks come back at the next plan that finds it at rest
       return Room::kLater;
     }
     if (&victim == &g) return Room::kSelf;
@@ -138,11 +146,11 @@ void Scheduler::Impl::plan_prefill(StepSlot& slot, SequenceGroup& g) {
       start_row(slot, seq, lead, common);
     } else {
       const int32_t left = seq.remaining() - (g.branches.size() > 1 ? 1 : 0);
-      const int32_t n = fitting(seq, std::min(budget, left));
+      const int32_t n = fitting(seq, std::min(chunk(), left));
       if (n > 0) plan_row(slot, seq, n);
     }
     if (!seq.started || seq.remaining() > 1) {
-      short_of_blocks |= budget > 0;
+      short_of_blocks |= budget > 0 && chunk_limit == 0;
       return;
     }
   }

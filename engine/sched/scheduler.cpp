@@ -39,6 +39,7 @@ SchedulerConfig checked(SchedulerConfig config) {
   require(config.max_tokens_per_step >= 1, "max_tokens_per_step", config.max_tokens_per_step, "at least 1");
   require(config.max_seqs >= 1, "max_seqs", config.max_seqs, "at least 1");
   require(config.max_seqs_per_tenant >= 0, "max_seqs_per_tenant", config.max_seqs_per_tenant, "at least 0");
+  require(config.decisions >= 1, "decisions", config.decisions, "at least 1");
   require(config.ageing_steps >= 0, "ageing_steps", config.ageing_steps, "at least 0");
   require(config.max_model_len >= 2, "max_model_len", config.max_model_len, "at least 2");
   require(config.depth == 1 || config.depth == 2, "depth", config.depth, "1 or 2");
@@ -54,6 +55,7 @@ Scheduler::Impl::Impl(SchedulerConfig c)
     : config(checked(std::move(c))),
       cache(config.block_size, cache_groups(config), prefix_key, random_key()),
       promised(config.groups.size()),
+      log(static_cast<size_t>(config.decisions)),
       grouper(config.block_size),
       blocks(config.groups.size()) {
   for (int g = 0; g < cache.num_groups(); ++g) windowed |= cache.window(g) > 0;
@@ -129,6 +131,9 @@ void Scheduler::Impl::add(RequestSpec spec) {
   g->prompt_size = static_cast<int32_t>(spec.prompt.size());
   g->max_new_tokens = spec.max_new_tokens;
   g->prompt_logits = spec.prompt_logits;
+  log.note(DecisionKind::kAdd, next_step, spec.id,
+           {g->prompt_size, spec.max_new_tokens, spec.priority, static_cast<int64_t>(spec.tenant),
+            static_cast<int64_t>(spec.seqs[0]), static_cast<int64_t>(spec.seqs.size()), spec.prompt_logits});
   g->source = spec.source;
   g->seq_ids = std::move(spec.seqs);
 
@@ -156,10 +161,13 @@ void Scheduler::Impl::add(RequestSpec spec) {
 
 void Scheduler::Impl::cancel(RequestId id) {
   const auto it = groups.find(id);
-  if (it != groups.end()) remove(*it->second);
+  if (it == groups.end()) return;
+  log.note(DecisionKind::kCancel, next_step, id);
+  remove(*it->second);
 }
 
 void Scheduler::Impl::fail(SequenceGroup& g, Refusal why) {
+  log.note(DecisionKind::kFail, next_step, g.id);
   failures.push_back({g.id, std::move(why)});
   remove(g);
 }
@@ -176,6 +184,7 @@ void Scheduler::Impl::remove(SequenceGroup& g) {
 }
 
 void Scheduler::Impl::preempt(SequenceGroup& g) {
+  log.note(DecisionKind::kPreempt, next_step, g.id, {g.branches[0]->computed});
   for (const auto& seq : g.branches) reset(*seq);
   running.erase(&g);
   g.running = g.evicting = false;
@@ -250,10 +259,12 @@ std::span<const int32_t> Scheduler::tokens(SeqId id) const {
 const StepPlan* Scheduler::plan() { return impl_->plan(); }
 void Scheduler::commit(StepId step, const StepOutcome& outcome) { impl_->commit(step, outcome); }
 void Scheduler::rollback(StepId step) { impl_->rollback(step); }
+void Scheduler::limit_steps(int32_t tokens, int32_t chunk) { impl_->limit_steps(tokens, chunk); }
 std::vector<Admission> Scheduler::take_admissions() { return std::exchange(impl_->admissions, {}); }
 std::vector<RequestFailure> Scheduler::take_failures() { return std::exchange(impl_->failures, {}); }
 SchedulerStats Scheduler::stats() const { return impl_->current_stats(); }
 SchedulerSnapshot Scheduler::snapshot() const { return impl_->snapshot(); }
+std::vector<Decision> Scheduler::decisions() const { return impl_->log.last(); }
 void Scheduler::audit() const { impl_->audit(); }
 
 }  // namespace octavo

@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "plan/outcome.h"
 #include "plan/step_plan.h"
+#include "sched/decision_log.h"
 #include "sched/request.h"
 #include "sched/snapshot.h"
 
@@ -32,6 +33,7 @@ struct SchedulerConfig {
   bool prefix_caching = true;
   double watermark = 0.01;  // share of the pool kept free at admission
   int depth = 1;            // steps in flight
+  int decisions = 2048;     // kept for decisions()
   int ageing_steps = 1024;  // a request that waits so long passes those of the next better priority that come then
 };
 
@@ -88,12 +90,17 @@ class Scheduler {
   void commit(StepId step, const StepOutcome& outcome);
   // Undoes this step and every later one; the next plan() may plan the same work again.
   void rollback(StepId step);
+  // Steps that follow hold at most so many tokens, and of one prompt at most `chunk`: memory is short. 0: no limit but
+  // the configuration's.
+  void limit_steps(int32_t tokens, int32_t chunk);
 
   std::vector<Admission> take_admissions();
   std::vector<RequestFailure> take_failures();
   SchedulerStats stats() const;
   SchedulerSnapshot snapshot() const;  // O(blocks and table entries): for people, not for every step
-  void audit() const;                  // throws Error(kInternal, "audit", what is wrong)
+  // The last ones of config.decisions, oldest first.
+  std::vector<Decision> decisions() const;
+  void audit() const;  // throws Error(kInternal, "audit", what is wrong)
 
  private:
   struct Impl;

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -89,7 +90,7 @@ struct Scheduler::Impl {
   void claim_seats(const SequenceGroup& g);
   void claim_blocks(const SequenceGroup& g, const Sequence* source);
   bool claim_priority(const SequenceGroup& g);
-  void evict(SequenceGroup* g);
+  void evict(SequenceGroup* g, const SequenceGroup& favoured);
 
   // commit.cpp
   void commit(StepId step, const StepOutcome& outcome);
@@ -101,10 +102,12 @@ struct Scheduler::Impl {
   void fork(Sequence& parent, SeqId child);
   void end_branch(Sequence& seq);
   void rollback(StepId step);
+  void limit_steps(int32_t tokens, int32_t chunk);
 
   int32_t blocks_for(int64_t positions) const {
     return static_cast<int32_t>((positions + config.block_size - 1) / config.block_size);
   }
+  int32_t chunk() const { return chunk_limit > 0 ? std::min(budget, chunk_limit) : budget; }  // of one prompt
   int32_t oldest_block(int group, int32_t position) const;  // that a query at `position` reads
 
   SchedulerConfig config;
@@ -132,6 +135,10 @@ struct Scheduler::Impl {
   WaitReason admission_stop = WaitReason::kNextStep;  // what the first request that was not admitted waits for
   uint64_t arrivals_seen = 0;
 
+  int32_t step_limit = 0;  // 0: none but the configuration's
+  int32_t chunk_limit = 0;
+
+  DecisionLog log;
   PrefixGrouper grouper;
   std::vector<Admission> admissions;
   std::vector<RequestFailure> failures;

@@ -51,6 +51,32 @@ def test_a_passing_fault_is_retried_and_nobody_notices() -> None:
     engine.shutdown()
 
 
+@pytest.mark.parametrize("token", [-1, MARK])
+def test_memory_that_suffices_for_smaller_steps_fails_nobody(token: int) -> None:
+    """With a token: one prompt alone is too large. Without: all of them together."""
+    engine = make_engine()
+    quiet = answers(engine, mark=True)
+    engine.shutdown()
+    engine = make_engine()
+    engine.inject_fault("out_of_memory", token=token, times=1000, larger_than=2 if token == MARK else 16)
+    assert answers(engine, mark=True) == quiet
+    stats = engine.stats()
+    assert stats["failed_steps"] == stats["shrunk_steps"] > 0
+    limits = [d for d in engine.decisions() if d["kind"] == "limit"]
+    assert (limits[0]["step_tokens"] > 0, limits[0]["chunk_tokens"] > 0) == (token < 0, token > 0)
+    engine.audit()
+    engine.shutdown()
+
+
+def test_limits_of_short_memory_go_away(engine: _engine.Engine) -> None:
+    channel = engine.open_channel()
+    engine.inject_fault("out_of_memory", times=3, larger_than=1)
+    rid = engine.submit(list(range(2, 80)), params(max_tokens=400), channel)
+    assert len(tokens(collect(channel, [rid])[rid])) == 400
+    limits = [d for d in engine.decisions() if d["kind"] == "limit"]
+    assert limits and limits[-1]["step_tokens"] == limits[-1]["chunk_tokens"] == 0
+
+
 def test_logits_that_are_not_finite_end_their_request_and_count() -> None:
     engine = make_engine()
     quiet = answers(engine, mark=False)

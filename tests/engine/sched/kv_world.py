@@ -296,11 +296,15 @@ class World:
 
     # whole runs
 
-    def step(self, *, depth=1) -> bool:
-        """Plans as many steps as fit in flight, then commits one. False when there was nothing to do."""
+    def plan_up_to(self, depth: int) -> bool:
+        """Plans as many steps as fit in flight; false when none is."""
         while len(self.in_flight) < depth and self.plan() is not None:
             self.scheduler.audit()
-        if not self.in_flight:
+        return bool(self.in_flight)
+
+    def step(self, *, depth=1) -> bool:
+        """Plans as many steps as fit in flight, then commits one. False when there was nothing to do."""
+        if not self.plan_up_to(depth):
             return False
         self.commit()
         self.scheduler.audit()

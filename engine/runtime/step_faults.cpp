@@ -1,0 +1,75 @@
+// What goes wrong in a step: who ends for it, and how much the next steps dare.
+#include <algorithm>
+
+#include "base/format.h"
+#include "runtime/step_isolation.h"
+#include "runtime/step_loop.h"
+
+namespace octavo {
+
+// One request's own fault: it ends, the company's step counts.
+void StepLoop::fault(Request& request, SeqId seq, SampleStatus status, int32_t position, const std::string& told) {
+  outcome_.faults.push_back({seq});
+  Refusal why{ErrorCode::kInternal, "logits", cat("the model's logits for position ", position, " are not finite"),
+              position, 0};
+  if (status == SampleStatus::kGrammar) {
+    why = {ErrorCode::kInvalidArgument, "structured_outputs", cat("at position ", position, " ", told), position, 0};
+  } else if (status == SampleStatus::kAllMasked) {
+    const bool grammar = request.params->grammar != nullptr;
+    why = {ErrorCode::kInvalidArgument, grammar ? "structured_outputs" : "allowed_token_ids",
+           cat("no token is left at position ", position, grammar ? ": the grammar, " : ": ",
+               "allowed_token_ids, bad_words and min_tokens exclude all of them"),
+           position, 0};
+  } else {
+    ++stats_.non_finite_rows;
+  }
+  end_request(request, Finish::kError, &why);
+}
+
+// A step threw: it is undone, and the requests that make it throw on their own are ended with its cause. When none
+// does, the step is tried again; a fault that stays ends every request in it, so that the engine never spins.
+void StepLoop::fail_step(const StepPlan& plan, const Refusal& why) {
+  ++stats_.failed_steps;
+  std::vector<SeqId> guilty = find_guilty(executor_, plan);
+  if (why.code == ErrorCode::kOutOfMemory && shrink(plan, guilty)) {
+    ++stats_.shrunk_steps;
+  } else if (guilty.empty() && ++unexplained_failures_ > kRetries)
+    for (const PlanRow& row : plan.rows) guilty.push_back(row.seq);
+  scheduler_.rollback(plan.step);
+  for (SeqId seq : guilty) {
+    const auto owner = owners_.find(seq);
+    if (owner == owners_.end()) continue;
+    Request& request = *owner->second.request;
+    scheduler_.cancel(request.id);
+    end_request(request, Finish::kError, &why);
+  }
+}
+
+// Memory is short. A prompt that alone is too much is computed in smaller pieces, and taken off the `guilty`; when only
+// all rows together are, the steps get smaller. False where nothing can.
+bool StepLoop::shrink(const StepPlan& plan, std::vector<SeqId>& guilty) {
+  int32_t step = step_limit_;
+  int32_t chunk = chunk_limit_;
+  if (guilty.empty()) {
+    step = static_cast<int32_t>(plan.tokens.size() / 2);
+    if (step < 1 || (step_limit_ > 0 && step >= step_limit_)) return false;
+  } else {
+    for (const PlanRow& row : plan.rows) {
+      if (row.n_tokens > 1 && std::erase(guilty, row.seq) > 0)
+        chunk = std::min(chunk > 0 ? chunk : row.n_tokens, row.n_tokens / 2);
+    }
+    if (chunk == chunk_limit_) return false;
+  }
+  scheduler_.limit_steps(step_limit_ = step, chunk_limit_ = chunk);
+  good_steps_ = 0;
+  return true;
+}
+
+void StepLoop::regrow() {
+  if (++good_steps_ < kStepsToRegrow) return;
+  good_steps_ = 0;
+  const auto grown = [&](int32_t limit) { return 2 * int64_t{limit} < config_.max_tokens_per_step ? 2 * limit : 0; };
+  scheduler_.limit_steps(step_limit_ = grown(step_limit_), chunk_limit_ = grown(chunk_limit_));
+}
+
+}  // namespace octavo
