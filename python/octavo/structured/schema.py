@@ -19,8 +19,14 @@ WHITESPACE = r"[\x20]|\n[\x20]{0,24}"
 MAX_DEPTH = 100
 MAX_REFERENCES = 2000  # different ones
 MAX_TEXT = 2**20  # characters of a schema given as text
+MAX_VALUES = (
+    2**16
+)  # reading it holds the interpreter's lock: what it is made of is bounded, and not only its bytes
+MAX_EMBEDDED = 1000  # schemas in a grammar
 MAX_MULTIPLE = 100_000  # a multiple costs the compiler an automaton of so many states
 
+_EMBEDDED = re.compile(r"%json\s*")
+_DECODER = json.JSONDecoder()
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -63,12 +69,25 @@ def parsed(given: Any, name: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidArgumentError(f"{name} must be a JSON object, got {type(value).__name__}", param=name)
+    _check_size(value, name)
     try:
         checked = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{name} is not JSON: {error}", param=name) from None
     assert isinstance(checked, dict)
     return checked
+
+
+def _check_size(root: Any, name: str) -> None:
+    stack, count = [root], 1
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, (Mapping, list, tuple)):
+            continue
+        count += len(node)
+        if count > MAX_VALUES:
+            raise InvalidArgumentError(f"{name} has more than {MAX_VALUES} values in all", param=name)
+        stack += node.values() if isinstance(node, Mapping) else node
 
 
 def _check_depth(root: Any) -> None:
@@ -78,6 +97,24 @@ def _check_depth(root: Any) -> None:
             raise InvalidArgumentError(f"the schema is nested deeper than {MAX_DEPTH}", param="json")
         level = [child for node in level for child in _children(node)]
         depth += 1
+
+
+def check_embedded(text: str) -> None:
+    """Bounds of the schemas within a grammar in Lark's syntax; what is not JSON is the compiler's to complain about."""
+    if len(text) > MAX_TEXT:
+        raise InvalidArgumentError(
+            f"grammar has {len(text)} characters, at most {MAX_TEXT} are possible", param="grammar"
+        )
+    for count, found in enumerate(_EMBEDDED.finditer(text)):
+        if count == MAX_EMBEDDED:
+            raise InvalidArgumentError(
+                f"grammar has more than {MAX_EMBEDDED} schemas within it", param="grammar"
+            )
+        try:
+            root, _ = _DECODER.raw_decode(text, found.end())
+        except (ValueError, RecursionError):
+            continue
+        _check_multiples(root)
 
 
 def _check_multiples(root: Any) -> None:

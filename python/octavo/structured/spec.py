@@ -72,6 +72,7 @@ def grammar(text: Any) -> GrammarSpec:
     checks.unicode_text("grammar", text)
     if text.lstrip().startswith("{"):
         return GrammarSpec("llguidance", text)
+    schema.check_embedded(text)
     if "::=" not in text:
         return GrammarSpec("lark", text)
     if len(text) > MAX_GBNF:
