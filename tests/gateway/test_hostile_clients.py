@@ -193,3 +193,31 @@ def test_only_a_token_id_is_a_key_of_logit_bias(key: str) -> None:
             assert status == 400 and told["error"]["param"] == "logit_bias"
 
     run(scenario())
+
+
+def test_large_texts_leave_a_tokenizer_thread_to_others() -> None:
+    async def scenario() -> None:
+        scripted = engine()
+        encode = scripted.tokenizer.encode
+
+        def dawdling(text: str, *, add_special_tokens: bool) -> list[int]:
+            if len(text) > 10_000:
+                time.sleep(0.4)
+            return encode(text, add_special_tokens=add_special_tokens)
+
+        scripted.tokenizer.encode = dawdling  # type: ignore[method-assign]
+        text = "x" * 300_000
+        async with serving(scripted) as client:
+            large = [asyncio.ensure_future(client.post("/tokenize", {"prompt": text})) for _ in range(4)]
+            for path, body in (
+                ("/v1/completions", {"prompt": text, "truncate_prompt_tokens": 5}),
+                (ROUTE, {"messages": [{"role": "user", "content": text}], "truncate_prompt_tokens": 5}),
+            ):
+                large.append(asyncio.ensure_future(client.post(path, body)))
+            await asyncio.sleep(0.2)
+            start = time.monotonic()
+            assert (await client.post("/v1/completions", {"prompt": "small"}))[0] == 200
+            assert time.monotonic() - start < 0.35 and not any(task.done() for task in large[1:])
+            assert [status for status, _, _ in await asyncio.gather(*large)] == [200] * 6
+
+    run(scenario())

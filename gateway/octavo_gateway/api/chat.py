@@ -15,7 +15,7 @@ from octavo_gateway.api.chat_form import ChatForm
 from octavo_gateway.api.context import ApiContext
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.ids import new_id
-from octavo_gateway.api.messages import echoed_text, plain_messages, text_bytes
+from octavo_gateway.api.messages import echoed_text, plain_messages, text_bytes, text_length
 from octavo_gateway.api.parsers.answer_parser import ParserSpec
 from octavo_gateway.api.parsers.formats import constrained_format
 from octavo_gateway.api.prompt_logprobs import checked_prompt_logprobs
@@ -195,7 +195,7 @@ class ChatService:
                 call_form=context.tool_format.example,
             )
 
-        return await self._context.workers.run(work)
+        return await self._context.workers.run(work, text_length(request.messages))
 
     async def _encode(self, request: ChatCompletionRequest, tools: ToolUse) -> list[int]:
         return self._context.shorten_prompt(await self.encode(request, tools), request, "messages")

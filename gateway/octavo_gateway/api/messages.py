@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -25,14 +25,21 @@ def plain_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
 
 def text_bytes(messages: Sequence[ChatMessage]) -> int:
     """How much text the template gets at least, in bytes of UTF-8."""
-    total = 0
+    return sum(len(text.encode()) for text in _texts(messages))
+
+
+def text_length(messages: Sequence[ChatMessage]) -> int:
+    """The same in characters, which costs nothing to tell."""
+    return sum(map(len, _texts(messages)))
+
+
+def _texts(messages: Sequence[ChatMessage]) -> Iterator[str]:
     for message in messages:
         parts = message.content
         if isinstance(parts, str):
-            total += len(parts.encode())
+            yield parts
         elif parts is not None:
-            total += sum(len(part.text.encode()) for part in parts if part.text is not None)
-    return total
+            yield from (part.text for part in parts if part.text is not None)
 
 
 def echoed_text(messages: Sequence[ChatMessage]) -> str:

@@ -18,7 +18,9 @@ class PlainPrompt:
 
 async def read_prompts(context: ApiContext, request: CompletionRequest) -> list[PlainPrompt]:
     """Every prompt with its ids, checked against the vocabulary and the window."""
-    return await context.workers.run(lambda: _Reader(context, request).read())
+    given = request.prompt
+    texts = [given] if isinstance(given, str) else [item for item in given if isinstance(item, str)]
+    return await context.workers.run(lambda: _Reader(context, request).read(), sum(map(len, texts)))
 
 
 def check_vocabulary(ids: Sequence[int], vocab: int, param: str) -> None:

@@ -15,6 +15,7 @@ from octavo_gateway.protocol.errors import context_length_exceeded, from_engine
 T = TypeVar("T")
 
 _TOKENIZER_NICENESS = 10
+_LARGE = 256 * 1024  # characters
 
 
 class TextWorkers:
@@ -22,6 +23,7 @@ class TextWorkers:
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="octavo-tokenizer")
+        self._large = asyncio.Lock()
 
     def warm(self, work: Callable[[], object]) -> None:
         """Do `work` once in a thread of low priority, from which the tokenizer's own threads inherit it.
@@ -39,12 +41,16 @@ class TextWorkers:
         thread.start()
         thread.join()
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`; octavo's complaints become answers, `messages` at fault by default."""
+    async def run(self, work: Callable[[], T], length: int = 0) -> T:
+        """The result of `work`; octavo's complaints become answers, `messages` at fault by default.
+
+        `length`: characters that it tokenizes. Large texts go one at a time, so that another thread is left.
+        """
         from octavo.errors import OctavoError
 
         try:
-            return await self.call(work)
+            async with self._large if length > _LARGE else contextlib.nullcontext():
+                return await self.call(work)
         except OctavoError as e:
             raise from_engine(e.code, e.param, str(e)) from None
 

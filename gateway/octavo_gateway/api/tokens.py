@@ -31,7 +31,7 @@ async def tokenize(context: ApiContext, chat: ChatService, request: TokenizeRequ
     else:
         text, special = request.prompt or "", request.add_special_tokens is not False
         tokenizer = context.engine.tokenizer
-        ids = await context.workers.run(lambda: tokenizer.encode(text, add_special_tokens=special))
+        ids = await context.workers.run(lambda: tokenizer.encode(text, add_special_tokens=special), len(text))
     strings = None
     if request.return_token_strs:
         strings = [token_text(context.engine.tokenizer.token_bytes(i)) for i in ids]
