@@ -42,8 +42,8 @@ def row(action: argparse.Action) -> str:
     return f"| {name_of(action)} | {default_of(action)} | {text} |\n"
 
 
-def sections(parser: argparse.ArgumentParser, described: set[str]) -> str:
-    """The tables of one parser; a named group that an earlier command has described is only referred to."""
+def sections(parser: argparse.ArgumentParser, described: dict[str, list[str]], level: str) -> str:
+    """The tables of one parser; a group that an earlier command has described, flag for flag, is only referred to."""
     groups: dict[str, list[argparse.Action]] = {}
     out, parts = [], []
     for group in parser._action_groups:
@@ -57,34 +57,38 @@ def sections(parser: argparse.ArgumentParser, described: set[str]) -> str:
                 ]
             elif not isinstance(action, argparse._HelpAction):
                 groups[title].append(action)
-    repeated = [title for title, actions in groups.items() if title in described and actions]
-    for title, actions in groups.items():
-        if actions and title not in repeated:
-            if title:
-                described.add(title)
-                out.append(f"\n### {heading(title)}\n")
-            out.append("\n| argument | default | meaning |\n| --- | --- | --- |\n")
-            out.extend(row(action) for action in actions)
+    filled = {title: [row(action) for action in actions] for title, actions in groups.items() if actions}
+    repeated = [title for title, rows in filled.items() if described.get(title) == rows]
+    for title, rows in filled.items():
+        if title in repeated:
+            continue
+        if title:
+            described.setdefault(title, rows)
+            out.append(f"\n{level} {heading(title)}\n")
+        out.append("\n| argument | default | meaning |\n| --- | --- | --- |\n")
+        out.extend(rows)
     if repeated:
         out.append(f"\nAnd the flags under {' and '.join(map(heading, repeated))} above.\n")
     for name, text, part in parts:
-        out.append(f"\n### {parser.prog} {name}\n\n{heading(text)}.\n{sections(part, described)}")
+        out.append(f"\n{level} {parser.prog} {name}\n\n{heading(text)}.\n")
+        out.append(sections(part, described, level + "#"))
     return "".join(out)
 
 
 def heading(text: str) -> str:
-    return text[0].upper() + text[1:]
+    """Begins with a capital, unless the first word is written its own way, as vLLM's."""
+    return text if text[1:2].isupper() else text[0].upper() + text[1:]
 
 
 def tables() -> str:
     places = discovery.command_names()
-    described: set[str] = set()
+    described: dict[str, list[str]] = {}
     out = []
     for name in [*FIRST, *sorted(places.keys() - set(FIRST))]:
         command = discovery.load(name, places[name])
         parser = argparse.ArgumentParser(prog=f"octavo {name}", add_help=False)
         command.configure(parser)
-        out.append(f"\n## octavo {name}\n\n{command.help}\n{sections(parser, described)}")
+        out.append(f"\n## octavo {name}\n\n{command.help}\n{sections(parser, described, '###')}")
     return "".join(out).lstrip("\n") + "\n"
 
 
