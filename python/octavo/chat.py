@@ -38,7 +38,8 @@ class ChatTemplate:
         source = source if source is not None else tokenizer.chat_template
         if source is None:
             raise ModelError(
-                "the model has no chat template; give one, or use prompts instead of messages",
+                "the model has no chat template: it may not be trained to chat; "
+                "give chat_template, or use prompts instead of messages",
                 code="unsupported",
                 param="chat_template",
             )

@@ -53,8 +53,8 @@ class EngineArgs:
         enable_chunked_prefill: False computes every prompt in one step.
         enable_prefix_caching: reuse the cache of earlier prompts that begin alike.
         threads: threads that compute; 0 is one per core.
-        isa: instruction set, "avx512vnni", "avx2" or "baseline"; empty takes the machine's best. Answers are the same bits
-            for one instruction set, so machines of several kinds can agree on one.
+        isa: instruction set, "avx512vnni", "avx2" or "baseline"; empty takes the machine's best. Answers are the same
+            bits for one instruction set, so machines of several kinds can agree on one.
         seed: makes the seeds of requests that give none reproducible, in the order they are submitted.
         max_grammar_bytes: longest schema or grammar of structured output. ``grammar_timeout``: seconds that a request
             waits for it to compile. ``grammar_threads``: compiled at once. ``grammar_cache_size``: how many are kept.
@@ -128,7 +128,7 @@ class EngineArgs:
             raise checks.invalid("dtype", self.dtype, f"one of {', '.join(_DTYPES)}")
         if self.quantization not in (None, *ON_LOAD, *STORED):
             raise checks.invalid(
-                "quantization", self.quantization, f"None or one of {', '.join((*ON_LOAD, *STORED))}"
+                "quantization", self.quantization, f"one of {', '.join((*ON_LOAD, *STORED))}"
             )
         if self.generation_config not in ("auto", "vllm"):
             raise checks.invalid("generation_config", self.generation_config, "'auto' or 'vllm'")

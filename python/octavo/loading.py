@@ -338,7 +338,10 @@ def _build_tokenizer(args: EngineArgs, checkpoint: Checkpoint) -> Tokenizer | No
     if isinstance(args.tokenizer, Tokenizer):
         return args.tokenizer
     if args.tokenizer is not None:
-        path = hub.resolve(args.tokenizer, cache_dir=args.cache_dir, offline=args.offline)
+        try:
+            path = hub.resolve(args.tokenizer, cache_dir=args.cache_dir, offline=args.offline)
+        except ModelError as error:
+            raise ModelError(f"tokenizer: {error}", code=error.code, param="tokenizer") from error
         return from_gguf(_engine.GgufFile(str(path)).metadata()) if path.is_file() else from_folder(path)
     if checkpoint.is_gguf:
         return from_gguf(checkpoint.metadata)

@@ -105,7 +105,7 @@ def test_several_texts_in_words(
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--text", "/no/such.txt"], "--text cannot be read"),
+        (["--text", "/no/such.txt"], "--text '/no/such.txt' cannot be read: No such file"),
         (["--window", "5000"], "--window must be an integer from 2 to 2047, got 5000"),
         (["--window", "64", "--stride", "65"], "--stride must be an integer from 1 to 64, got 65"),
         (["--max-tokens", "1"], "at least two tokens"),

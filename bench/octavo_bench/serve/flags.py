@@ -170,7 +170,7 @@ def _output(add: Any) -> None:
     flag("--save-detailed", action="store_true", help="with an entry per request")
     flag("--append-result", action="store_true", help="as a further line of the file")
     flag("--result-dir", metavar="FOLDER", help="folder of the JSON file")
-    flag("--result-filename", metavar="NAME", help="its name; default: label, rate, model and time")
+    flag("--result-filename", metavar="NAME", help="its name; default: label, rate, model if given, and time")
     flag("--label", help="first part of that name; default: the backend")
     flag("--metadata", nargs="*", metavar="KEY=VALUE", default=[], help="further keys of the JSON")
     flag("--plot", metavar="FILE.png", help="draw the result; needs the extra octavo[bench]")

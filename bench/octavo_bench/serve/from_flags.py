@@ -188,14 +188,14 @@ def _output(flags: argparse.Namespace) -> Output:
 
 
 def _path(flags: argparse.Namespace) -> Path:
-    model = (flags.model or ["model"])[0].rsplit("/", 1)[-1]
+    model = "-" + flags.model[0].rsplit("/", 1)[-1] if flags.model else ""
     limit = f"-concurrency{flags.max_concurrency}" if flags.max_concurrency is not None else ""
     rate = (
         f"ramp-up-{flags.ramp_up_strategy}-{flags.ramp_up_start_rps}qps-{flags.ramp_up_end_rps}qps"
         if flags.ramp_up_strategy
         else f"{flags.request_rate}qps"
     )
-    name = f"{flags.label or flags.backend}-{rate}{limit}-{model}-{datetime.now():%Y%m%d-%H%M%S}.json"
+    name = f"{flags.label or flags.backend}-{rate}{limit}{model}-{datetime.now():%Y%m%d-%H%M%S}.json"
     folder = Path(flags.result_dir or ".")
     folder.mkdir(parents=True, exist_ok=True)
     return folder / (flags.result_filename or name)

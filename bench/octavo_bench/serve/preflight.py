@@ -34,9 +34,8 @@ async def list_models(root: str, headers: Mapping[str, str], verify_tls: bool) -
                 raise OctavoError(f"{root} answers HTTP {response.status}: give its key with --api-key")
             document = await response.json(content_type=None) if response.status == 200 else None
     except (aiohttp.ClientError, OSError, TimeoutError, asyncio.TimeoutError) as error:
-        raise OctavoError(
-            f"{root} cannot be reached: {error or type(error).__name__}", param="base_url"
-        ) from error
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise OctavoError(f"{root} cannot be reached: {reason}", param="base_url") from error
     except ValueError:
         return None
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):

@@ -25,7 +25,7 @@ Isa choose_isa(const std::string& requested) {
   }
   throw Error(
       ErrorCode::kUnsupported, "isa",
-      cat("instruction set \"", requested, "\" is not available; this machine's best is \"", isa_name(best), "\""));
+      cat("isa \"", requested, "\" is no instruction set of this machine, whose best is \"", isa_name(best), "\""));
 }
 
 }  // namespace octavo

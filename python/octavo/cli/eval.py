@@ -6,11 +6,11 @@ import argparse
 import json
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.cli.command import Command
 from octavo.cli.model_flags import add_model_flags, engine_args
+from octavo.cli.text_file import read_text
 from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
 
@@ -142,10 +142,7 @@ def _texts(paths: list[str] | None) -> list[str]:
 
     if paths is None:
         return [sample_text()]
-    try:
-        return [Path(path).read_text("utf-8") for path in paths]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgumentError(f"--text cannot be read: {error}", param="text") from error
+    return [read_text("--text", path) for path in paths]
 
 
 def _lines(report: dict[str, Any]) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from pathlib import Path
 
 from octavo.cli.command import Command
 from octavo.cli.model_flags import add_model_flags, engine_args
 from octavo.cli.sampling_flags import add_sampling_flags, sampling_params
+from octavo.cli.text_file import read_text
 from octavo.errors import InvalidArgumentError
 
 
@@ -56,12 +56,7 @@ def _prompt(flags: argparse.Namespace) -> str:
     if flags.prompt is not None:
         text: str = flags.prompt
     elif flags.prompt_file is not None:
-        try:
-            text = Path(flags.prompt_file).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidArgumentError(
-                f"--prompt-file {flags.prompt_file!r} cannot be read: {error}"
-            ) from error
+        text = read_text("--prompt-file", flags.prompt_file)
     else:
         text = sys.stdin.read()
     if flags.prompt is None:  # the end of the last line, which editors and echo add

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from pathlib import Path
 
+from octavo.cli.text_file import read_text
 from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
 from octavo.models.hub import DEFAULT_MODEL
@@ -135,7 +135,9 @@ def engine_args(flags: argparse.Namespace) -> EngineArgs:
         revision=flags.revision,
         cache_dir=flags.cache_dir,
         offline=flags.offline,
-        chat_template=read_template(flags.chat_template),
+        chat_template=None
+        if flags.chat_template is None
+        else read_text("--chat-template", flags.chat_template),
         quantization=flags.quantization,
         max_model_len=flags.max_model_len,
         gpu_memory_utilization=flags.gpu_memory_utilization,
@@ -154,18 +156,6 @@ def engine_args(flags: argparse.Namespace) -> EngineArgs:
         grammar_threads=flags.grammar_threads,
         grammar_cache_size=flags.grammar_cache_size,
     )
-
-
-def read_template(path: str | None) -> str | None:
-    """The text of a template file."""
-    if path is None:
-        return None
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgumentError(
-            f"--chat-template {path!r} cannot be read: {error}", param="chat_template"
-        ) from error
 
 
 def memory_size(text: str) -> int:
