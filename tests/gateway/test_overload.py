@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from scripted import Script, ScriptedEngine, spoken
 from served import octavo_serve
 from serving import run, serving
+
+from octavo_gateway.api.merge import merged
+from octavo_gateway.protocol.errors import ApiError, deadline_exceeded
 
 
 def slow(first: float = 0.0, step: float = 0.0, **kwargs: Any) -> ScriptedEngine:
@@ -110,6 +114,25 @@ def test_a_request_that_is_late_before_it_is_queued() -> None:
         async with serving(engine) as client:
             assert (await client.chat(timeout=0.1))[0] == 504
             assert engine.submitted == []
+
+    run(scenario())
+
+
+def test_an_error_while_the_reader_is_busy_is_not_lost() -> None:
+    class Batches:
+        def __init__(self, fails: bool) -> None:
+            self._fails = fails
+
+        async def batches(self) -> AsyncIterator[list[Any]]:
+            if self._fails:
+                await asyncio.sleep(0.01)
+                raise deadline_exceeded(0.01)
+            yield []
+
+    async def scenario() -> None:
+        with pytest.raises(ApiError, match="no token after"):
+            async for _ in merged([Batches(False), Batches(True)]):  # type: ignore[list-item]
+                await asyncio.sleep(0.1)
 
     run(scenario())
 

@@ -13,7 +13,7 @@ from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.protocol.common import GenerationFields
 from octavo_gateway.protocol.errors import deadline_exceeded, invalid
 
-MAX_SECONDS = 10.0**7
+MIN_SECONDS, MAX_SECONDS = 1e-3, 1e7
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,10 @@ class Deadlines:
     def of(cls, request: GenerationFields, caller: Caller, settings: ApiSettings) -> Deadlines:
         """The server's, and the request's own where that is earlier. Raises ApiError where it is over already."""
         given = request.timeout
-        if given is not None and not 0 < given <= MAX_SECONDS:
-            raise invalid("timeout", f"timeout must be above 0 and at most {MAX_SECONDS:g}, got {given:g}.")
+        if given is not None and not MIN_SECONDS <= given <= MAX_SECONDS:
+            raise invalid(
+                "timeout", f"timeout must be from {MIN_SECONDS:g} to {MAX_SECONDS:g} seconds, got {given:g}."
+            )
         whole = min(settings.request_seconds or math.inf, given or math.inf)
         deadlines = cls(caller.arrival, min(settings.first_token_seconds or math.inf, whole), whole)
         if time.monotonic() - caller.arrival >= deadlines.first_token:

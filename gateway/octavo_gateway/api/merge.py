@@ -32,6 +32,7 @@ async def merged(generations: Sequence[Generation]) -> AsyncIterator[tuple[int, 
                 continue
             item.cancel()
             everything.result()
+        everything.result()  # an error may have come while the last item was looked at
     finally:
         everything.cancel()
         for task in pumps:

@@ -100,7 +100,7 @@ Timeout = Annotated[
     Meta(
         description="Seconds from the request's arrival after which it is ended: with an error where it has no token "
         "yet, else with what there is. At most the server's own limit.",
-        extra_json_schema={"exclusiveMinimum": 0, "maximum": 1e7},
+        extra_json_schema=_range(0.001, 1e7),
     ),
 ]
 CacheSalt = Annotated[
