@@ -107,6 +107,7 @@ nb::list decisions_list(const std::vector<Decision>& decisions) {
     d["step"] = decision.step;
     if (decision.request != 0) d["request"] = decision.request;
     for (size_t i = 1; i < names.size(); ++i) d[names[i]] = decision.values[i - 1];
+    if (decision.kind == DecisionKind::kAdd) d["tenant"] = static_cast<uint64_t>(decision.values[3]);
     if (decision.kind == DecisionKind::kPlan)
       d["queue_waits_for"] = reason_name(static_cast<WaitReason>(decision.values[3]));
     out.append(d);

@@ -84,7 +84,7 @@ def test_a_dump_replayed_decides_the_same_again(data: st.DataObject) -> None:
     for kind, length, new, small, n in data.draw(st.lists(draw, min_size=5, max_size=50)):
         if kind == "add":
             world.add(
-                prompt_of(world.next_id, length), max_new=new, n=n, tenant=small, priority=small % 2,
+                prompt_of(world.next_id, length), max_new=new, n=n, tenant=small << 62, priority=small % 2,
                 prompt_logits=length % 5 == 0,
             )  # fmt: skip
         elif kind == "cancel" and world.requests:

@@ -108,6 +108,10 @@ class SchedulerMachine(RuleBasedStateMachine):
             if not self.world.step(depth=self.depth):
                 break
 
+    @rule(tokens=st.sampled_from([0, 1, 5]), chunk=st.sampled_from([0, 1, 3]))
+    def limit(self, tokens, chunk):
+        self.world.scheduler.limit_steps(tokens, chunk)
+
     @precondition(lambda self: self.world.in_flight)
     @rule(data=st.data())
     def rollback(self, data):
