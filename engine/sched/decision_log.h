@@ -16,7 +16,7 @@ enum class DecisionKind : uint8_t {
   kCommit,    // kEnd and kFault behind it belong to it
   kRollback,  //
   kLimit,     // most tokens of a step, most of one prompt in it
-  kPlan,      // rows, tokens, samples, why admission stopped
+  kPlan,      // rows, tokens, samples, why admission stopped; no rows: nothing could be planned
   kAdmit,     // tokens that need no computing, tokens in its first step
   kEvict,     // for the sake of which request; it leaves once no step in flight names it
   kPreempt,   // tokens computed so far

@@ -17,18 +17,25 @@ const StepPlan* Scheduler::Impl::plan() {
     slot.plan.step = next_step;
     build(slot);
     if (!slot.rows.empty()) break;
-    if (!in_flight.empty()) return nullptr;
     const bool leaving = std::ranges::any_of(running, [](const SequenceGroup* g) { return g->evicting; });
-    if (!leaving && !unblock()) return nullptr;
+    if (!in_flight.empty() || (!leaving && !unblock())) {
+      note_plan(slot);
+      return nullptr;
+    }
   }
-  log.note(DecisionKind::kPlan, next_step, 0,
-           {static_cast<int64_t>(slot.rows.size()), static_cast<int64_t>(slot.plan.tokens.size()),
-            static_cast<int64_t>(slot.plan.samples.size()), static_cast<int64_t>(admission_stop)});
+  note_plan(slot);
   ++next_step;
   grouper.group(slot.plan);
   in_flight.push_back(std::move(spare.back()));
   spare.pop_back();
   return &in_flight.back()->plan;
+}
+
+// One without rows too: what was tried counts later.
+void Scheduler::Impl::note_plan(const StepSlot& slot) {
+  log.note(DecisionKind::kPlan, next_step, 0,
+           {static_cast<int64_t>(slot.rows.size()), static_cast<int64_t>(slot.plan.tokens.size()),
+            static_cast<int64_t>(slot.plan.samples.size()), static_cast<int64_t>(admission_stop)});
 }
 
 void Scheduler::Impl::build(StepSlot& slot) {

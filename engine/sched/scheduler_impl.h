@@ -43,6 +43,7 @@ struct Scheduler::Impl {
   // planner.cpp: who runs in the next step
   const StepPlan* plan();
   void build(StepSlot& slot);
+  void note_plan(const StepSlot& slot);
   bool decode_ready(const SequenceGroup& g) const;
   bool prefilling(const SequenceGroup& g) const;
   void plan_decode(StepSlot& slot, SequenceGroup& g);

@@ -40,8 +40,9 @@ def replay(dump: list[dict[str, Any]], **config: Any) -> list[dict[str, Any]]:
             scheduler.rollback(event["step"])
         elif event["kind"] == "plan":
             plan = scheduler.plan()
-            assert plan is not None and plan["step"] == event["step"]
-            plans[event["step"]] = plan
+            assert (plan is None) == (event["rows"] == 0)
+            if plan is not None:
+                plans[plan["step"]] = plan
         elif event["kind"] == "commit":
             behind = []
             for later in dump[at + 1 :]:
@@ -110,5 +111,5 @@ def test_the_ring_is_bounded_and_keeps_the_last() -> None:
         world.run()
     dump = world.scheduler.decisions()
     assert len(dump) == 2048
-    assert dump[-1]["kind"] == "end" and dump[-1]["request"] == 800
+    assert [d["request"] for d in dump if d["kind"] == "end"][-1] == 800
     assert [d["step"] for d in dump] == sorted(d["step"] for d in dump)
