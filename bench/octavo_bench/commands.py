@@ -33,9 +33,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         ("model", models, "write a model to measure with: random weights, or a GGUF file in another format"),
         ("peers", peers, "Octavo and other servers on the same workloads, in turn"),
     ):
-        sub = benches.add_parser(
-            name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-        )
+        sub = benches.add_parser(name, help=text, description=text)
         module.configure(sub)
         sub.set_defaults(run_bench=module.run)
 

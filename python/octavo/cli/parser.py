@@ -19,13 +19,22 @@ class UsageError(Exception):
     """The arguments of a command are wrong."""
 
 
+class _Defaults(argparse.ArgumentDefaultsHelpFormatter):
+    """Adds a default to the help where there is one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, "", "{}", []) or action.nargs == 0:
+            return action.help
+        return super()._get_help_string(action)
+
+
 class Parser(argparse.ArgumentParser):
     """An ``ArgumentParser`` that raises ``UsageError`` and suggests the flag that was probably meant."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
             **{
-                "formatter_class": argparse.ArgumentDefaultsHelpFormatter,
+                "formatter_class": _Defaults,
                 **kwargs,
                 "allow_abbrev": False,
             }
