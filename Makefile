@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 # Only the lock decides versions; the package itself is then installed without a look at any index.
 EDITABLE := $(PIP) install --quiet --no-build-isolation --no-deps --editable .
 
-.PHONY: help install install-test serve test test-fast judges test-sanitize fuzz lint format docs wheel clean
+.PHONY: help install install-test serve test test-fast judges test-sanitize fuzz stress lint format docs wheel clean
 
 help:  ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,13 @@ fuzz: install-test  ## Feed made-up model files to the engine under AddressSanit
 	  ASAN_OPTIONS=max_allocation_size_mb=64 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    build/fuzz/tests/fuzz/fuzz_$$target $(FUZZ_INPUTS) || exit 1; \
 	done
+
+STRESS_SECONDS ?= 60
+stress: install-test  ## Submit, cancel and drain from many threads under ThreadSanitizer (STRESS_SECONDS=60)
+	$(BIN)/cmake -G Ninja -S . -B build/stress -DCMAKE_BUILD_TYPE=Release -DOCTAVO_STRESS=ON -DOCTAVO_SANITIZE_THREADS=ON -DOCTAVO_AVX2=OFF \
+	  -DPython_EXECUTABLE=$(BIN)/python -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)"
+	$(BIN)/cmake --build build/stress --target stress
+	TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1 build/stress/tests/stress/stress $(STRESS_SECONDS)
 
 # The stub of the extension is made by the build; type checking reads it beside the package's own files.
 lint: install-test  ## Check formatting, lint rules and types
