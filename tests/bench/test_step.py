@@ -30,7 +30,8 @@ def test_the_phases_of_a_part_add_up_to_its_time(arguments: EngineArgs) -> None:
     finally:
         model.shutdown()
     decode = parts["W2 decode"]
-    assert decode.steps >= TINY.output - 1
+    # Prompts that arrive later are computed beside the first one's answer, in steps that do not count as decoding.
+    assert decode.steps >= TINY.output - TINY.batch
     assert decode.seconds == pytest.approx(sum(ns for ns, _ in decode.phases.values()) / 1e9)
     layers = model.config.num_layers
     assert decode.phases["attention"][1] == layers * decode.steps

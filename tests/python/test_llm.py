@@ -514,6 +514,6 @@ def test_the_instruction_set_can_be_named(tiny_llama: Path) -> None:
         assert llm.model.engine.info()["isa"] == "baseline"
         (output,) = llm.generate([[1, 2, 3]], GREEDY, use_tqdm=False)
         assert len(output.outputs[0].token_ids) == GREEDY.max_tokens
-    with pytest.raises(ModelError, match='"avx9" is not available') as error:
+    with pytest.raises(ModelError, match='isa "avx9" is no instruction set') as error:
         LLM(tiny_llama, isa="avx9", skip_tokenizer_init=True)
     assert error.value.param == "isa"
