@@ -95,7 +95,10 @@ def token_losses(model: LoadedModel, cuts: Iterable[Window]) -> list[float]:
                         raise from_engine(*delta.error)
                     if delta.prompt_logprobs is not None:
                         number, first = waiting[delta.id]
-                        found[number] = [-position[1] for position in delta.prompt_logprobs[first:]]
+                        scored = delta.prompt_logprobs[
+                            first:
+                        ]  # None stands for position 0 only, which is not scored
+                        found[number] = [-position[1] for position in scored if position is not None]
                     if delta.finish is not None:
                         del waiting[delta.id]
     finally:

@@ -66,7 +66,12 @@ def _compressed_tensors(out: _engine.CheckpointQuantization, given: Mapping[str,
             raise _refused(
                 source, f"config_groups.{name}.weights", f"{kind} of {bits} bits", "int4, int8 or fp8"
             )
-        schemes.append((bits, weights.get("block_structure") if weights.get("strategy") == "block" else None))
+        schemes.append(
+            (
+                int(weights["num_bits"]),
+                weights.get("block_structure") if weights.get("strategy") == "block" else None,
+            )
+        )
     if any(scheme != schemes[0] for scheme in schemes):
         raise _refused(source, "config_groups", schemes, "groups with equal bits and blocks")
     out.bits = schemes[0][0]
