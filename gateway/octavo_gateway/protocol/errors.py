@@ -108,24 +108,26 @@ def request_timeout(what: str, seconds: float) -> ApiError:
     return ApiError(408, f"{what} did not come within {seconds:g} s.", code="request_timeout")
 
 
-def queue_full(limit: int) -> ApiError:
+def _too_many(message: str) -> ApiError:
     return ApiError(
         429,
-        f"The request queue is full ({limit} requests); retry later.",
+        f"{message}; retry later.",
         type="rate_limit_error",
         code="rate_limit_exceeded",
         retry_after=RETRY_AFTER_SECONDS,
     )
+
+
+def queue_full(limit: int) -> ApiError:
+    return _too_many(f"The request queue is full ({limit} requests)")
 
 
 def too_many_tokens(limit: int) -> ApiError:
-    return ApiError(
-        429,
-        f"The request queue is full ({limit} prompt tokens); retry later.",
-        type="rate_limit_error",
-        code="rate_limit_exceeded",
-        retry_after=RETRY_AFTER_SECONDS,
-    )
+    return _too_many(f"The request queue is full ({limit} prompt tokens)")
+
+
+def too_many_of_tenant(limit: int) -> ApiError:
+    return _too_many(f"This API key's tenant has {limit} requests under way, which is its limit")
 
 
 def deadline_exceeded(seconds: float) -> ApiError:
@@ -134,16 +136,6 @@ def deadline_exceeded(seconds: float) -> ApiError:
         f"The request has no token after {seconds:g} s, which is its limit.",
         type="timeout_error",
         code="deadline_exceeded",
-    )
-
-
-def too_many_of_tenant(limit: int) -> ApiError:
-    return ApiError(
-        429,
-        f"This API key's tenant has {limit} requests under way, which is its limit; retry later.",
-        type="rate_limit_error",
-        code="rate_limit_exceeded",
-        retry_after=RETRY_AFTER_SECONDS,
     )
 
 
