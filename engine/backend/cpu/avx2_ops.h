@@ -15,6 +15,10 @@ namespace {
 OCTAVO_INLINE void pin(__m256i& v) { asm("" : "+x"(v)); }
 OCTAVO_INLINE void pin(__m256& v) { asm("" : "+x"(v)); }
 
+OCTAVO_INLINE void add_product(__m256 weights, float x, __m256& sum) {
+  sum = _mm256_fmadd_ps(weights, _mm256_set1_ps(x), sum);
+}
+
 OCTAVO_INLINE __m256i broadcast4(const void* p) {
   return _mm256_castps_si256(_mm256_broadcast_ss(static_cast<const float*>(p)));
 }

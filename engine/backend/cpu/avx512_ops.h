@@ -8,6 +8,10 @@ namespace {
 
 OCTAVO_INLINE void pin(__m512i& v) { asm("" : "+v"(v)); }
 
+OCTAVO_INLINE void add_product(__m512 weights, float x, __m512& sum) {
+  sum = _mm512_fmadd_ps(weights, _mm512_set1_ps(x), sum);
+}
+
 OCTAVO_INLINE __m512i broadcast16(const void* p) {
   int32_t word;
   __builtin_memcpy(&word, p, sizeof word);

@@ -66,9 +66,6 @@ struct Bytes {
       }
     }
   }
-
-  template <int P, int T>
-  static OCTAVO_INLINE void add_outliers(const Block* const (&)[P], const LinearTile&, int, __m256 (&)[P][T]) {}
 };
 
 }  // namespace

@@ -69,9 +69,6 @@ struct Bytes {
       }
     }
   }
-
-  template <int P, int T>
-  static OCTAVO_INLINE void add_outliers(const Block* const (&)[2 * P], const LinearTile&, int, __m512 (&)[P][T]) {}
 };
 
 // With few tokens memory sets the pace, and one stream of single panels is read faster than two.

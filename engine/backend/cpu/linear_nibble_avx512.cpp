@@ -87,27 +87,9 @@ struct Nibbles {
     return low;
   }
 
-  template <int P, int T>
-  static OCTAVO_INLINE void add_outliers(const Block* const (&panels)[2 * P], const LinearTile& tile, int token,
-                                         __m512 (&acc)[P][T]) {
-    OCTAVO_UNROLL
-    for (int t = 0; t < T; ++t) {
-      const auto& list = *reinterpret_cast<const Outliers*>(tile.outliers + (token + t) * tile.outliers_stride);
-      __m512 sum[P];
-      OCTAVO_UNROLL
-      for (int p = 0; p < P; ++p) sum[p] = zero();
-      for (const Outlier *x = list.entries, *end = x + list.count; x != end; ++x) {
-        const __m512 value = _mm512_set1_ps(x->value);
-        OCTAVO_UNROLL
-        for (int p = 0; p < P; ++p) {
-          const Block &a = panels[2 * p][x->group], &b = panels[2 * p + 1][x->group];
-          const __m512 weight = _mm512_mul_ps(load_half16(a.scale, b.scale), _mm512_cvtepi32_ps(column(a, b, *x)));
-          sum[p] = _mm512_fmadd_ps(weight, value, sum[p]);
-        }
-      }
-      OCTAVO_UNROLL
-      for (int p = 0; p < P; ++p) acc[p][t] = _mm512_add_ps(acc[p][t], sum[p]);
-    }
+  static OCTAVO_INLINE __m512 weights_at(const Block* const* panels, const Outlier& x) {
+    const Block &a = panels[0][x.group], &b = panels[1][x.group];
+    return _mm512_mul_ps(load_half16(a.scale, b.scale), _mm512_cvtepi32_ps(column(a, b, x)));
   }
 };
 

@@ -94,25 +94,8 @@ struct Scaled {
     }
   }
 
-  template <int P, int T>
-  static OCTAVO_INLINE void add_outliers(const Block* const (&panels)[P], const LinearTile& tile, int token,
-                                         __m256 (&acc)[P][T]) {
-    OCTAVO_UNROLL
-    for (int t = 0; t < T; ++t) {
-      const auto& list = *reinterpret_cast<const Outliers*>(tile.outliers + (token + t) * tile.outliers_stride);
-      __m256 sum[P];
-      OCTAVO_UNROLL
-      for (int p = 0; p < P; ++p) sum[p] = zero();
-      for (const Outlier *x = list.entries, *end = x + list.count; x != end; ++x) {
-        const __m256 value = _mm256_broadcast_ss(&x->value);
-        OCTAVO_UNROLL
-        for (int p = 0; p < P; ++p) {
-          sum[p] = _mm256_fmadd_ps(outlier_weights(panels[p][x->group / W::kGroups], *x), value, sum[p]);
-        }
-      }
-      OCTAVO_UNROLL
-      for (int p = 0; p < P; ++p) acc[p][t] = _mm256_add_ps(acc[p][t], sum[p]);
-    }
+  static OCTAVO_INLINE __m256 weights_at(const Block* const* panel, const Outlier& x) {
+    return outlier_weights((*panel)[x.group / W::kGroups], x);
   }
 };
 

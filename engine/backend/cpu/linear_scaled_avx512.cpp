@@ -92,27 +92,9 @@ struct Scaled {
     }
   }
 
-  template <int P, int T>
-  static OCTAVO_INLINE void add_outliers(const Block* const (&panels)[2 * P], const LinearTile& tile, int token,
-                                         __m512 (&acc)[P][T]) {
-    OCTAVO_UNROLL
-    for (int t = 0; t < T; ++t) {
-      const auto& list = *reinterpret_cast<const Outliers*>(tile.outliers + (token + t) * tile.outliers_stride);
-      __m512 sum[P];
-      OCTAVO_UNROLL
-      for (int p = 0; p < P; ++p) sum[p] = zero();
-      for (const Outlier *x = list.entries, *end = x + list.count; x != end; ++x) {
-        const int block = x->group / W::kGroups;
-        OCTAVO_UNROLL
-        for (int p = 0; p < P; ++p) {
-          const __m512 weights =
-              both(outlier_weights(panels[2 * p][block], *x), outlier_weights(panels[2 * p + 1][block], *x));
-          sum[p] = _mm512_fmadd_ps(weights, _mm512_set1_ps(x->value), sum[p]);
-        }
-      }
-      OCTAVO_UNROLL
-      for (int p = 0; p < P; ++p) acc[p][t] = _mm512_add_ps(acc[p][t], sum[p]);
-    }
+  static OCTAVO_INLINE __m512 weights_at(const Block* const* panels, const Outlier& x) {
+    const int block = x.group / W::kGroups;
+    return both(outlier_weights(panels[0][block], x), outlier_weights(panels[1][block], x));
   }
 };
 

@@ -8,8 +8,30 @@ namespace {
 //   Block, Group, Vector (of accumulators: kPanels panels of 8 rows), zero(),
 //   add_group<P, T>(blocks, activations, acc): one group of P vectors of panels for T tokens; where a block has more
 //   than one group (Block::kGroups), add_group<P, T>(blocks, group, activations, acc),
-//   add_outliers<P, T>(panels, tile, token, acc),
+//   weights_at(panels, outlier): what an outlier meets in a vector of panels; formats without outliers have none,
 //   kAhead: the distance in blocks at which memory is prefetched.
+
+// Outliers are summed on their own, in order of k, after the groups.
+template <class Format, int P, int T>
+OCTAVO_INLINE void add_outliers(const typename Format::Block* const (&panels)[P * Format::kPanels],
+                                const LinearTile& tile, int token, typename Format::Vector (&acc)[P][T]) {
+  if constexpr (requires(const Outlier& x) { Format::weights_at(panels, x); }) {
+    OCTAVO_UNROLL
+    for (int t = 0; t < T; ++t) {
+      const auto& list = *reinterpret_cast<const Outliers*>(tile.outliers + (token + t) * tile.outliers_stride);
+      typename Format::Vector sum[P];
+      OCTAVO_UNROLL
+      for (int p = 0; p < P; ++p) sum[p] = Format::zero();
+      for (const Outlier *x = list.entries, *end = x + list.count; x != end; ++x) {
+        OCTAVO_UNROLL
+        for (int p = 0; p < P; ++p) add_product(Format::weights_at(panels + p * Format::kPanels, *x), x->value, sum[p]);
+      }
+      OCTAVO_UNROLL
+      for (int p = 0; p < P; ++p) acc[p][t] += sum[p];
+    }
+  }
+}
+
 template <class Format, int P, int T, int S>
 OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::Block* first, const std::byte* x,
                                 int token, int row) {
@@ -49,7 +71,7 @@ OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::B
       Format::template add_group<P, T>(w, groups + g * S, acc);
     }
   }
-  Format::template add_outliers<P, T>(panel, tile, token, acc);
+  add_outliers<Format, P, T>(panel, tile, token, acc);
   OCTAVO_UNROLL
   for (int p = 0; p < P; ++p) {
     OCTAVO_UNROLL
