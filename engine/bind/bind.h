@@ -21,5 +21,6 @@ void bind_cache(nb::module_& m);
 void bind_sched(nb::module_& m);
 void bind_channel(nb::module_& m);
 void bind_engine(nb::module_& m);
+void bind_hash_engine(nb::module_& m);
 
 }  // namespace octavo

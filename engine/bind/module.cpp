@@ -17,4 +17,5 @@ NB_MODULE(_engine, m) {
   octavo::bind_sched(m);
   octavo::bind_channel(m);
   octavo::bind_engine(m);
+  octavo::bind_hash_engine(m);
 }

@@ -41,7 +41,7 @@ SchedulerConfig make_config(const std::vector<CacheGroupTuple>& groups, int bloc
 
 RequestSpec make_spec(RequestId id, std::vector<SeqId> seqs, std::vector<int32_t> prompt, uint64_t ns, int32_t priority,
                       int32_t max_new_tokens, bool prompt_logits, SeqId source = 0, uint64_t tenant = 0) {
-  return {id, std::move(seqs), std::move(prompt), ns, tenant, priority, max_new_tokens, prompt_logits, source};
+  return {id, std::move(seqs), std::move(prompt), ns, tenant, priority, max_new_tokens, prompt_logits, false, source};
 }
 
 nb::tuple refusal_to_python(const Refusal& r) {

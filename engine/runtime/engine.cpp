@@ -121,6 +121,7 @@ void Engine::run() {
     report();
   }
   loop_->cancel_all();
+  loop_->drain();
   report();
 }
 
@@ -254,7 +255,10 @@ void Engine::audit() {
 }
 
 void Engine::pause() {
-  call([this](StepLoop&) { paused_ = true; });
+  call([this](StepLoop& loop) {
+    loop.drain();
+    paused_ = true;
+  });
 }
 
 void Engine::resume() {

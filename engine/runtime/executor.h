@@ -50,10 +50,16 @@ class Executor {
   virtual void list_forced(SeqId seq, std::vector<int32_t>& tokens) = 0;
   virtual void drop_sequence(SeqId seq) = 0;
 
+  // Steps that may be under way at once. With two, sequences may be added, forked, dropped and accept tokens while
+  // steps run, and a row may take its token from the step before: PlanRow::from_row.
+  virtual int slots() const = 0;
+  // The sequence's tokens must be accepted before its next one can be drawn.
+  virtual bool needs_tokens(const SamplingParams& params) const = 0;
+
   // Starts a step in `slot`; the plan must stay valid until wait(slot) returns. Throws when the step cannot be done;
   // then nothing of it counts.
   virtual void submit(const StepPlan& plan, int slot) = 0;
-  // Valid until the slot is used again.
+  // Waits for the oldest step under way. Throws when it failed. Valid until the slot is used again.
   virtual const StepResult& wait(int slot) = 0;
 };
 

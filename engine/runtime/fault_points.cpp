@@ -19,7 +19,7 @@ bool row_has(const StepPlan& plan, const PlanRow& row, int32_t token) {
 }  // namespace
 
 void FaultPoints::submit(const StepPlan& plan, int slot) {
-  poisoned_.clear();
+  poisoned_[slot].clear();
   for (Fault& fault : faults_) {
     const bool large = static_cast<int64_t>(plan.tokens.size()) > fault.larger_than;
     const bool struck = fault.times > 0 && large &&
@@ -39,7 +39,7 @@ void FaultPoints::submit(const StepPlan& plan, int slot) {
       case Fault::Kind::kGrammar:
         for (size_t i = 0; i < plan.samples.size(); ++i)
           if (row_has(plan, plan.rows[plan.samples[i].row], fault.token))
-            poisoned_.push_back(
+            poisoned_[slot].push_back(
                 {i, fault.kind == Fault::Kind::kGrammar ? SampleStatus::kGrammar : SampleStatus::kNonFinite});
         break;
     }
@@ -49,9 +49,9 @@ void FaultPoints::submit(const StepPlan& plan, int slot) {
 
 const StepResult& FaultPoints::wait(int slot) {
   const StepResult& result = inner_->wait(slot);
-  if (poisoned_.empty()) return result;
+  if (poisoned_[slot].empty()) return result;
   altered_ = result;
-  for (const Poisoned& p : poisoned_) {
+  for (const Poisoned& p : poisoned_[slot]) {
     altered_.samples[p.sample].status = p.status;
     altered_.samples[p.sample].why = "a failure of the grammar was provoked";
   }

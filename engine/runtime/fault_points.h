@@ -19,7 +19,8 @@ struct Fault {
 // Executes through another executor and provokes the faults it was armed with. Unarmed it costs one branch a step.
 class FaultPoints final : public Executor {
  public:
-  explicit FaultPoints(std::unique_ptr<Executor> inner) : inner_(std::move(inner)) {}
+  explicit FaultPoints(std::unique_ptr<Executor> inner)
+      : inner_(std::move(inner)), poisoned_(static_cast<size_t>(inner_->slots())) {}
 
   void arm(const Fault& fault) { faults_.push_back(fault); }
 
@@ -33,6 +34,8 @@ class FaultPoints final : public Executor {
   bool accept(SeqId seq, int32_t token) override { return inner_->accept(seq, token); }
   void list_forced(SeqId seq, std::vector<int32_t>& tokens) override { inner_->list_forced(seq, tokens); }
   void drop_sequence(SeqId seq) override { inner_->drop_sequence(seq); }
+  int slots() const override { return inner_->slots(); }
+  bool needs_tokens(const SamplingParams& params) const override { return inner_->needs_tokens(params); }
   void submit(const StepPlan& plan, int slot) override;
   const StepResult& wait(int slot) override;
 
@@ -43,7 +46,7 @@ class FaultPoints final : public Executor {
     size_t sample;
     SampleStatus status;
   };
-  std::vector<Poisoned> poisoned_;  // samples of the step under way that count as failed
+  std::vector<std::vector<Poisoned>> poisoned_;  // by slot: samples of the step under way that count as failed
   StepResult altered_;
 };
 

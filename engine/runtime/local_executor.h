@@ -34,6 +34,8 @@ class LocalExecutor final : public Executor {
   bool accept(SeqId seq, int32_t token) override;
   void list_forced(SeqId seq, std::vector<int32_t>& tokens) override;
   void drop_sequence(SeqId seq) override;
+  int slots() const override { return 1; }
+  bool needs_tokens(const SamplingParams&) const override { return true; }
   void submit(const StepPlan& plan, int slot) override;
   const StepResult& wait(int slot) override;
 

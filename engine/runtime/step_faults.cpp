@@ -26,11 +26,20 @@ void StepLoop::fault(Request& request, SeqId seq, SampleStatus status, int32_t p
   end_request(request, Finish::kError, &why);
 }
 
-// A step threw: it is undone, and the requests that make it throw on their own are ended with its cause. When none
-// does, the step is tried again; a fault that stays ends every request in it, so that the engine never spins.
+// The oldest step under way threw: it is undone, and the requests that make it throw on their own are ended with its
+// cause. When none does, the step is tried again; a fault that stays ends every request in it, so that the engine never
+// spins. A step behind it built on it: it is undone too, whatever came of it.
 void StepLoop::fail_step(const StepPlan& plan, const Refusal& why) {
   ++stats_.failed_steps;
-  std::vector<SeqId> guilty = find_guilty(executor_, plan);
+  for (size_t i = 1; i < under_way_.size(); ++i) {
+    if (under_way_[i].failure) continue;
+    try {
+      executor_.wait(under_way_[i].slot);
+    } catch (const std::exception&) {
+    }
+  }
+  under_way_.clear();
+  std::vector<SeqId> guilty = find_guilty(executor_, with_known_tokens(plan));
   if (why.code == ErrorCode::kOutOfMemory && shrink(plan, guilty)) {
     ++stats_.shrunk_steps;
   } else if (guilty.empty() && ++unexplained_failures_ > kRetries)
@@ -43,6 +52,20 @@ void StepLoop::fail_step(const StepPlan& plan, const Refusal& why) {
     scheduler_.cancel(request.id);
     end_request(request, Finish::kError, &why);
   }
+}
+
+// The steps before it are committed, so that every token is known. Where a sequence has ended meanwhile it does not
+// matter which: nobody reads what the row writes.
+StepPlan StepLoop::with_known_tokens(const StepPlan& plan) const {
+  StepPlan known = plan;
+  for (PlanRow& row : known.rows) {
+    if (row.from_row < 0) continue;
+    const auto tokens = scheduler_.tokens(row.seq);
+    const auto position = static_cast<size_t>(row.first_pos);
+    known.tokens[row.token_offset] = position < tokens.size() ? tokens[position] : 0;
+    row.from_row = -1;
+  }
+  return known;
 }
 
 // Memory is short. A prompt that alone is too much is computed in smaller pieces, and taken off the `guilty`; when only

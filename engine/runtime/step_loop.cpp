@@ -1,8 +1,6 @@
 #include "runtime/step_loop.h"
 
 #include <algorithm>
-#include <bit>
-#include <new>
 #include <utility>
 
 #include "base/clock.h"
@@ -11,9 +9,14 @@
 
 namespace octavo {
 
+static SchedulerConfig with_depth(SchedulerConfig config, int depth) {
+  config.depth = depth;
+  return config;
+}
+
 StepLoop::StepLoop(SchedulerConfig config, Executor& executor, const TokenTable& table,
                    std::vector<int32_t> eos_token_ids, Trace* trace)
-    : config_(std::move(config)),
+    : config_(with_depth(std::move(config), executor.slots())),
       scheduler_(config_),
       executor_(executor),
       table_(table),
@@ -79,6 +82,7 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
   spec.priority = submit.priority;
   spec.max_new_tokens = request->max_new_tokens;
   spec.prompt_logits = request->prompt_logprobs_due;
+  spec.lockstep = executor_.needs_tokens(params);
   spec.source = submit.source;
   requests_.emplace(id, std::move(request));
   scheduler_.add(std::move(spec));
@@ -102,44 +106,6 @@ void StepLoop::cancel_all() {
   std::vector<RequestId> ids;
   for (const auto& [id, request] : requests_) ids.push_back(id);
   for (RequestId id : ids) cancel(id);
-}
-
-bool StepLoop::step() {
-  const double begin = monotonic_seconds();
-  const auto [plan, ended_some] = [this] {
-    const Trace::Span span(phases_.plan);
-    const StepPlan* next = scheduler_.plan();
-    return std::pair{next, take_events()};
-  }();
-  if (!plan) return ended_some;
-  const double planned = monotonic_seconds();
-  const StepResult* result = nullptr;
-  try {
-    const Trace::Span span(phases_.execute);
-    executor_.submit(*plan, 0);
-    result = &executor_.wait(0);
-  } catch (const Error& e) {
-    fail_step(*plan, Refusal{e.code(), e.param(), e.what(), 0, 0});
-  } catch (const std::bad_alloc&) {
-    fail_step(*plan, Refusal{ErrorCode::kOutOfMemory, "memory", "the memory does not suffice for a step", 0, 0});
-  } catch (const std::exception& e) {
-    fail_step(*plan, Refusal{ErrorCode::kInternal, "step", cat("a step failed: ", e.what()), 0, 0});
-  }
-  const double executed = monotonic_seconds();
-  stats_.last_step = executed;
-  ++stats_.steps;
-  if (result) {
-    unexplained_failures_ = 0;
-    const size_t tokens = plan->tokens.size();
-    stats_.step_tokens += static_cast<int64_t>(tokens);
-    const size_t size = tokens > 1 ? std::bit_width(tokens - 1) : 0;
-    ++stats_.step_sizes[std::min(size, stats_.step_sizes.size() - 1)];
-    commit(*plan, *result);
-    if (step_limit_ > 0 || chunk_limit_ > 0) regrow();
-  }
-  stats_.execute_ns += static_cast<int64_t>((executed - planned) * 1e9);
-  stats_.host_ns += static_cast<int64_t>((planned - begin + monotonic_seconds() - executed) * 1e9);
-  return true;
 }
 
 bool StepLoop::take_events() {

@@ -55,8 +55,11 @@ class StepLoop {
   void cancel_all();
 
   bool has_work() const { return scheduler_.has_work(); }
-  // Runs one step. False when nothing moved: nothing can be planned until a request arrives or goes.
+  // Starts as many steps as can be planned and the executor has slots for, and commits the oldest under way. False when
+  // nothing moved: nothing can be planned until a request arrives or goes.
   bool step();
+  // Commits every step under way and starts no other.
+  void drain();
   // Hands over what steps and cancels have told since the last call.
   void publish();
 
@@ -66,6 +69,9 @@ class StepLoop {
   void audit() const;
 
  private:
+  bool may_submit() const;
+  bool submit_next(bool& moved);
+  void finish_oldest();
   bool take_events();  // true when requests ended
   void commit(const StepPlan& plan, const StepResult& result);
   void commit_choice(Request& request, int32_t index, SeqId parent, SeqId seq, const SampleOutput& output,
@@ -75,6 +81,7 @@ class StepLoop {
   void answer_with_beams(Request& request);
   void fault(Request& request, SeqId seq, SampleStatus status, int32_t position, const std::string& why = {});
   void fail_step(const StepPlan& plan, const Refusal& why);
+  StepPlan with_known_tokens(const StepPlan& plan) const;
   bool shrink(const StepPlan& plan, std::vector<SeqId>& guilty);
   void regrow();
   void end_request(Request& request, Finish why, const Refusal* error);
@@ -98,6 +105,13 @@ class StepLoop {
   };
   std::unordered_map<SeqId, Owner> owners_;
   FinishedHistories histories_;
+  struct StepUnderWay {
+    const StepPlan* plan;
+    int slot;
+    std::optional<Refusal> failure;  // it could not be submitted
+  };
+  std::vector<StepUnderWay> under_way_;  // oldest first
+  int next_slot_ = 0;
   SeqId next_seq_ = 1;
   struct Outgoing {
     std::shared_ptr<Channel> channel;

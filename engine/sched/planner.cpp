@@ -31,6 +31,11 @@ const StepPlan* Scheduler::Impl::plan() {
   return &in_flight.back()->plan;
 }
 
+bool Scheduler::Impl::can_plan_ahead() const {
+  const auto waits = [](const PlannedRow& row) { return row.sampled && row.lockstep; };
+  return std::ranges::none_of(in_flight, [&](const auto& slot) { return std::ranges::any_of(slot->rows, waits); });
+}
+
 // One without rows too: what was tried counts later.
 void Scheduler::Impl::note_plan(const StepSlot& slot) {
   log.note(DecisionKind::kPlan, next_step, 0,
@@ -91,7 +96,7 @@ bool Scheduler::Impl::decode_ready(const SequenceGroup& g) const {
   for (const auto& seq : g.branches) {
     if (!seq->started || seq->remaining() != 1) return false;
     if (seq->pending == 0) continue;
-    if (!g.single()) return false;
+    if (g.in_lockstep()) return false;
     // The token in flight is the last one: do not plan past it.
     if (seq->length() - g.prompt_size >= g.max_new_tokens || seq->length() >= config.max_model_len) return false;
   }

@@ -16,6 +16,7 @@ struct RequestSpec {
   int32_t priority = 0;           // within its tenant: smaller runs first (vLLM's meaning)
   int32_t max_new_tokens = 1;     // per branch
   bool prompt_logits = false;     // logits for every prompt token: the prompt is recomputed even where it is cached
+  bool lockstep = false;          // a row is planned only once the token before it is known
   SeqId source = 0;  // a sequence that has the beginning of the prompt in common: while it runs, its blocks are shared
                      // whether or not they are indexed (0: none)
 };

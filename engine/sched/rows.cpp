@@ -92,7 +92,8 @@ void Scheduler::Impl::plan_row(StepSlot& slot, Sequence& seq, int32_t n) {
 
   const bool samples = end == seq.length();
   if (samples) row.logits = LogitsWanted::kLast;
-  if (group.prompt_logits && group.logits_done < group.prompt_size && end > group.logits_done) {
+  const bool unscored = group.prompt_logits && group.logits_done < group.prompt_size && seq.planned < group.prompt_size;
+  if (unscored && end > group.logits_done) {
     row.logits = LogitsWanted::kRange;
     row.logits_first = std::max(0, group.logits_done - seq.planned);
   }
@@ -107,6 +108,7 @@ void Scheduler::Impl::plan_row(StepSlot& slot, Sequence& seq, int32_t n) {
       for (const SeqId state : group.seq_ids) plan.samples.push_back({index, token, state, position});
     }
     undo.sampled = true;
+    undo.lockstep = group.in_lockstep();
     seq.pending = seq.pending + 1;
     seq.pending_step = plan.step;
     seq.pending_sample = sample;

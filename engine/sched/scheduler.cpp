@@ -131,6 +131,7 @@ void Scheduler::Impl::add(RequestSpec spec) {
   g->prompt_size = static_cast<int32_t>(spec.prompt.size());
   g->max_new_tokens = spec.max_new_tokens;
   g->prompt_logits = spec.prompt_logits;
+  g->lockstep = spec.lockstep;
   log.note(DecisionKind::kAdd, next_step, spec.id,
            {g->prompt_size, spec.max_new_tokens, spec.priority, static_cast<int64_t>(spec.tenant),
             static_cast<int64_t>(spec.seqs[0]), static_cast<int64_t>(spec.seqs.size()), spec.prompt_logits});
@@ -257,6 +258,7 @@ std::span<const int32_t> Scheduler::tokens(SeqId id) const {
   return seq == nullptr ? std::span<const int32_t>() : seq->tokens;
 }
 const StepPlan* Scheduler::plan() { return impl_->plan(); }
+bool Scheduler::can_plan_ahead() const { return impl_->can_plan_ahead(); }
 void Scheduler::commit(StepId step, const StepOutcome& outcome) { impl_->commit(step, outcome); }
 void Scheduler::rollback(StepId step) { impl_->rollback(step); }
 void Scheduler::limit_steps(int32_t tokens, int32_t chunk) { impl_->limit_steps(tokens, chunk); }

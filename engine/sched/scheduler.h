@@ -86,6 +86,8 @@ class Scheduler {
   // The next step, or null when nothing can be planned now. It changes no table: it holds a reservation. The plan
   // stays valid until its commit or rollback. At most config.depth plans are in flight.
   const StepPlan* plan();
+  // False while a step in flight samples sequences whose next row needs its tokens: a plan now would leave them out.
+  bool can_plan_ahead() const;
   // Commits are in order of steps. Every sample of the plan appears as a parent in `outcome`, or its sequence ends.
   void commit(StepId step, const StepOutcome& outcome);
   // Undoes this step and every later one; the next plan() may plan the same work again.

@@ -42,6 +42,7 @@ struct Scheduler::Impl {
 
   // planner.cpp: who runs in the next step
   const StepPlan* plan();
+  bool can_plan_ahead() const;
   void build(StepSlot& slot);
   void note_plan(const StepSlot& slot);
   bool decode_ready(const SequenceGroup& g) const;

@@ -62,6 +62,7 @@ struct SequenceGroup {
   int32_t prompt_size = 0;
   int32_t max_new_tokens = 0;
   bool prompt_logits = false;
+  bool lockstep = false;
   SeqId source = 0;  // shares its blocks when the group is admitted, 0: none
 
   std::vector<std::unique_ptr<Sequence>> branches;
@@ -81,9 +82,9 @@ struct SequenceGroup {
 
   // Seats it takes: branches to come count.
   int32_t width() const { return static_cast<int32_t>(forked ? branches.size() : seq_ids.size()); }
-  // One branch for ever, unless someone forks it: its next row may be planned before its token is known. Branches of
-  // n > 1 and beams are sampled in one step, even when one alone is left.
-  bool single() const { return seq_ids.size() == 1 && branches.size() == 1; }
+  // Its next row is planned only once its last token is known: asked for, or since branches of n > 1 and beams are
+  // sampled in one step, even when one alone is left.
+  bool in_lockstep() const { return lockstep || seq_ids.size() > 1 || branches.size() > 1; }
 };
 
 }  // namespace octavo

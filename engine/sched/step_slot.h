@@ -15,7 +15,7 @@ struct PlannedRow {
   int32_t first_pos = 0;
   int32_t n_tokens = 0;
   bool sampled = false;   // the row's last logits are sampled
-  bool pending = false;   // and the next row may take the token from there
+  bool lockstep = false;  // and the token must be known before the sequence's next row is planned
   bool started = false;   // the sequence got its tables for this row
   bool admitted = false;  // the group entered the running set for this row
   // The state before the row.
