@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "bind.h"
 #include "model/decoder.h"
+#include "model/step_inputs.h"
 #include "weight_view.h"
 
 namespace octavo {
@@ -36,7 +37,9 @@ class ModelRunner {
         decoder_(config, files, *backend_, *queue_, kv_dtype_from_name(kv_dtype), max_tokens, max_positions),
         block_size_(block_size),
         num_blocks_((max_positions + block_size - 1) / block_size),
-        block_table_(num_blocks_) {
+        block_table_(num_blocks_),
+        inputs_(*backend_, static_cast<int>(decoder_.kv_groups().size()),
+                decoder_.cache_place(config.num_layers - 1).group, {max_tokens, 1, num_blocks_}) {
     for (const KvGroup& group : decoder_.kv_groups()) {
       pools_.push_back(backend_->make_kv_pool(group, block_size, num_blocks_));
       pool_views_.push_back(pools_.back().get());
@@ -71,6 +74,20 @@ class ModelRunner {
     return out;
   }
 
+  // The packed weight's values, [rows, k], or a vector's.
+  std::vector<float> dequantized(const WeightPlace& place) {
+    const int columns = place.matrix ? place.matrix->k() : 1;
+    std::vector<float> values(static_cast<size_t>(place.rows) * columns);
+    if (place.matrix) {
+      for (int row = 0; row < place.rows; ++row)
+        place.matrix->dequantize_row(place.first_row + row, values.data() + static_cast<size_t>(row) * columns);
+    } else {
+      backend_->download(*queue_, values.data(), place.vector, values.size() * sizeof(float));
+      queue_->wait();
+    }
+    return values;
+  }
+
   const Decoder& decoder() const { return decoder_; }
   BackendCaps caps() const { return backend_->caps(); }
 
@@ -90,16 +107,20 @@ class ModelRunner {
       std::fill_n(table.begin(), seen, -1);
       rows.push_back({0, n, first, table.data()});
     }
-    std::vector<ForwardBatch::Group> groups;
-    for (const AttentionRow& row : rows) groups.push_back({slots.data(), {&row, 1}});
-    ForwardBatch batch;
-    batch.num_tokens = n;
-    batch.tokens = ids;
-    batch.positions = positions.data();
-    batch.groups = groups;
-    batch.logit_tokens = wanted;
-    batch.logits = logits;
+    std::vector<HostBatch::Group> groups;
+    for (size_t g = 0; g < rows.size(); ++g) groups.push_back({slots, {&rows[g], 1}, tables[g], {}});
+    HostBatch host;
+    host.tokens = {ids, static_cast<size_t>(n)};
+    host.positions = positions;
+    host.groups = groups;
+    host.logit_tokens = wanted;
+    ForwardBatch& batch = inputs_.stage(*queue_, host);
+    const size_t bytes = wanted.size() * decoder_.config().vocab * sizeof(float);
+    const auto on_device = backend_->allocate(bytes);
+    batch.logits = on_device->as<float>();
     decoder_.forward(*queue_, batch, pool_views_);
+    backend_->download(*queue_, logits, on_device->data(), bytes);
+    queue_->wait();
   }
 
   std::unique_ptr<Backend> backend_;
@@ -108,6 +129,7 @@ class ModelRunner {
   int block_size_;
   int num_blocks_;
   std::vector<int32_t> block_table_;
+  StepInputs inputs_;
   std::vector<std::unique_ptr<KvPool>> pools_;
   std::vector<KvPool*> pool_views_;
 };
@@ -139,19 +161,9 @@ FloatMatrix run_logits(ModelRunner& runner, const std::vector<int32_t>& ids, int
   return to_matrix(std::move(logits), wanted.size(), runner.decoder().config().vocab);
 }
 
-FloatMatrix dequantized(const ModelRunner& runner, const std::string& name) {
+FloatMatrix dequantized(ModelRunner& runner, const std::string& name) {
   const WeightPlace& place = runner.decoder().weights().find(name);
-  const int columns = place.matrix ? place.matrix->k() : 1;
-  std::vector<float> values(static_cast<size_t>(place.rows) * columns);
-  for (int row = 0; row < place.rows; ++row) {
-    float* out = values.data() + static_cast<size_t>(row) * columns;
-    if (place.matrix) {
-      place.matrix->dequantize_row(place.first_row + row, out);
-    } else {
-      *out = place.vector[row];
-    }
-  }
-  return to_matrix(std::move(values), place.rows, columns);
+  return to_matrix(runner.dequantized(place), place.rows, place.matrix ? place.matrix->k() : 1);
 }
 
 }  // namespace

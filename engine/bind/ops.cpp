@@ -13,6 +13,7 @@
 #include "base/format.h"
 #include "bind.h"
 #include "cpu_ops.h"
+#include "ops/attention_extent.h"
 #include "tensor_arg.h"
 
 namespace octavo {
@@ -216,7 +217,7 @@ void write_kv(CpuOps& ops, nb::handle k, nb::handle v, nb::handle k_cache, nb::h
 void copy_blocks(CpuOps& ops, nb::handle k_cache, nb::handle v_cache,
                  const std::vector<std::tuple<int64_t, int64_t, int64_t>>& copies) {
   const Cache cache(k_cache, v_cache);
-  std::vector<CopyBlocksParams::Copy> list;
+  std::vector<SlotCopy> list;
   for (const auto& [src, dst, slots] : copies) {
     for (int64_t block : {src, dst}) {
       if (block < 0 || block >= cache.layer.num_blocks) {
@@ -276,6 +277,7 @@ void paged_attention(CpuOps& ops, nb::handle q, nb::handle k_cache, nb::handle v
   p.num_rows = static_cast<int>(rows.size());
   p.prefix_groups = groups.data();
   p.num_prefix_groups = static_cast<int>(groups.size());
+  p.extent = attention_extent(rows, groups);
   p.scale = scale;
   p.window = window;
   p.softcap = softcap;

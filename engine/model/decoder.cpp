@@ -12,8 +12,8 @@ namespace octavo {
 
 namespace {
 
-Buffer activations(int max_tokens, int width) {
-  return Buffer(static_cast<size_t>(max_tokens) * static_cast<size_t>(width) * sizeof(float));
+std::unique_ptr<DeviceMemory> activations(Backend& backend, int max_tokens, int width) {
+  return backend.allocate(static_cast<size_t>(max_tokens) * static_cast<size_t>(width) * sizeof(float));
 }
 
 const ModelConfig& checked(const ModelConfig& config) {
@@ -47,12 +47,11 @@ Decoder::Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend
       kv_groups_(make_kv_groups(config, kv_dtype)),
       cache_places_(config.num_layers),
       weights_(load_decoder_weights(config, files, backend, queue)),
-      rope_(make_rope_table(config.rope, max_positions)),
-      x_(activations(max_tokens, std::max(q_width_, config.hidden))),
-      projected_(activations(max_tokens, std::max({qkv_width_, 2 * config.intermediate, config.hidden}))),
-      mixed_(activations(max_tokens, std::max(q_width_, config.hidden))),
-      wanted_(max_tokens) {
-  if (has_local_rope(config)) local_rope_ = make_rope_table(config.local_rope, max_positions);
+      rope_(backend.adopt(queue, make_rope_table(config.rope, max_positions))),
+      x_(activations(backend, max_tokens, std::max(q_width_, config.hidden))),
+      projected_(activations(backend, max_tokens, std::max({qkv_width_, 2 * config.intermediate, config.hidden}))),
+      mixed_(activations(backend, max_tokens, std::max(q_width_, config.hidden))) {
+  if (has_local_rope(config)) local_rope_ = backend.adopt(queue, make_rope_table(config.local_rope, max_positions));
   for (size_t group = 0; group < kv_groups_.size(); ++group) {
     const std::vector<int>& layers = kv_groups_[group].layers;
     for (size_t i = 0; i < layers.size(); ++i) {
@@ -73,14 +72,15 @@ Decoder::Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend
 
 void Decoder::forward(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools) {
   check(batch, pools);
+  copy_blocks(queue, batch, pools);
   EmbedParams embed;
   embed.table = weights_.embedding.get();
   embed.ids = batch.tokens;
   embed.num_tokens = batch.num_tokens;
   embed.scale = config_.embedding_scale;
-  embed.out = x_.as<float>();
+  embed.out = x_->as<float>();
   backend_.embed(queue, embed);
-  const int last = config_.num_layers - 1, wanted = static_cast<int>(batch.logit_tokens.size());
+  const int last = config_.num_layers - 1, wanted = batch.num_logits;
   for (int layer = 0; layer < last; ++layer) {
     attention_block(queue, batch, pools, layer);
     feed_forward(queue, batch.num_tokens, layer);
@@ -107,12 +107,28 @@ void Decoder::check(const ForwardBatch& batch, std::span<KvPool* const> pools) c
   }
 }
 
+void Decoder::copy_blocks(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools) {
+  for (size_t g = 0; g < kv_groups_.size(); ++g) {
+    if (batch.groups[g].num_copies == 0) continue;
+    CopyBlocksParams p;
+    p.copies = batch.groups[g].copies;
+    p.num_copies = batch.groups[g].num_copies;
+    p.kv_heads = kv_groups_[g].kv_heads;
+    p.k_dim = kv_groups_[g].k_dim;
+    p.v_dim = kv_groups_[g].v_dim;
+    for (size_t layer = 0; layer < kv_groups_[g].layers.size(); ++layer) {
+      p.cache = pools[g]->layer(static_cast<int>(layer));
+      backend_.copy_blocks(queue, p);
+    }
+  }
+}
+
 // y = linear of x, or of rms_norm(x) where sublayers norm their input
-LinearParams Decoder::input_linear(const LinearWeights& linear, const std::vector<float>& norm, int num_tokens,
+LinearParams Decoder::input_linear(const LinearWeights& linear, const DeviceVector& norm, int num_tokens,
                                    float* y) const {
   LinearParams p;
   p.weight = linear.weight.get();
-  p.x = x_.as<float>();
+  p.x = x_->as<float>();
   p.ldx = config_.hidden;
   p.m = num_tokens;
   if (config_.pre_norm) {
@@ -127,19 +143,19 @@ LinearParams Decoder::input_linear(const LinearWeights& linear, const std::vecto
 }
 
 // The last linear of a sublayer, onto the residual stream. scratch: [num_tokens, hidden], not its input.
-void Decoder::add_output(Queue& queue, LinearParams linear, const std::vector<float>& post_norm, float* scratch) {
+void Decoder::add_output(Queue& queue, LinearParams linear, const DeviceVector& post_norm, float* scratch) {
   const bool plain = !config_.post_norm && config_.residual_scale == 1.0f;
   linear.accumulate = plain;
-  linear.y = plain ? x_.as<float>() : scratch;
+  linear.y = plain ? x_->as<float>() : scratch;
   linear.ldy = config_.hidden;
   backend_.linear(queue, linear);
   if (!plain) add_residual(queue, post_norm, linear.m, scratch);
 }
 
 // x += residual_scale * y, or of its norm where what sublayers add is normed. y is overwritten.
-void Decoder::add_residual(Queue& queue, const std::vector<float>& post_norm, int num_tokens, float* y) {
+void Decoder::add_residual(Queue& queue, const DeviceVector& post_norm, int num_tokens, float* y) {
   ResidualAddParams add;
-  add.x = x_.as<float>();
+  add.x = x_->as<float>();
   add.y = y;
   add.ldx = add.ldy = add.dim = config_.hidden;
   add.norm_weight = config_.post_norm ? post_norm.data() : nullptr;
@@ -154,43 +170,42 @@ const float* Decoder::rope_table(LayerRope rope) const {
     case LayerRope::kNone:
       return nullptr;
     case LayerRope::kGlobal:
-      return rope_.as<float>();
+      return rope_->as<float>();
     case LayerRope::kLocal:
-      return local_rope_.as<float>();
+      return local_rope_->as<float>();
   }
   return nullptr;
 }
 
 void Decoder::attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer) {
   const LayerWeights& weights = weights_.layers[layer];
-  float* qkv = projected_.as<float>();
+  float* qkv = projected_->as<float>();
   write_cache(queue, batch, pools, layer, qkv);
-  attend(queue, batch.groups[cache_places_[layer].group].rows, batch.prefix_groups, pools, layer, qkv);
-  add_attention_output(queue, batch.num_tokens, weights, mixed_.as<float>(), qkv);
+  attend(queue, batch.groups[cache_places_[layer].group].attention, pools, layer, qkv);
+  add_attention_output(queue, batch.num_tokens, weights, mixed_->as<float>(), qkv);
 }
 
 // Once the last layer's K and V are written, only tokens whose logits are wanted matter: they move together, and the
 // rest is done for them alone.
 void Decoder::last_attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools) {
   const int layer = config_.num_layers - 1;
-  float* qkv = projected_.as<float>();
+  float* qkv = projected_->as<float>();
   write_cache(queue, batch, pools, layer, qkv);
-  if (batch.logit_tokens.empty()) return;
-  wanted_.cut(batch.groups[cache_places_[layer].group].rows, batch.prefix_groups, batch.logit_tokens);
-  attend(queue, wanted_.rows(), wanted_.prefix_groups(), pools, layer, qkv);
-  gather(queue, mixed_.as<float>(), q_width_, batch.logit_tokens, qkv);
-  gather(queue, x_.as<float>(), config_.hidden, batch.logit_tokens, mixed_.as<float>());
+  if (batch.num_logits == 0) return;
+  attend(queue, batch.wanted, pools, layer, qkv);
+  gather(queue, mixed_->as<float>(), q_width_, batch, qkv);
+  gather(queue, x_->as<float>(), config_.hidden, batch, mixed_->as<float>());
   std::swap(x_, mixed_);
-  add_attention_output(queue, static_cast<int>(batch.logit_tokens.size()), weights_.layers[layer], qkv,
-                       mixed_.as<float>());
+  add_attention_output(queue, batch.num_logits, weights_.layers[layer], qkv, mixed_->as<float>());
 }
 
-void Decoder::gather(Queue& queue, const float* x, int dim, std::span<const int32_t> rows, float* out) {
+// The rows of the wanted tokens.
+void Decoder::gather(Queue& queue, const float* x, int dim, const ForwardBatch& batch, float* out) {
   GatherRowsParams p;
   p.x = x;
   p.ldx = dim;
-  p.rows = rows.data();
-  p.num_rows = static_cast<int>(rows.size());
+  p.rows = batch.logit_tokens;
+  p.num_rows = batch.num_logits;
   p.dim = dim;
   p.out = out;
   p.ldo = dim;
@@ -240,21 +255,22 @@ void Decoder::write_cache(Queue& queue, const ForwardBatch& batch, std::span<KvP
 }
 
 // qkv to mixed_
-void Decoder::attend(Queue& queue, std::span<const AttentionRow> rows, std::span<const AttentionPrefixGroup> groups,
-                     std::span<KvPool* const> pools, int layer, const float* qkv) {
+void Decoder::attend(Queue& queue, const ForwardBatch::Rows& rows, std::span<KvPool* const> pools, int layer,
+                     const float* qkv) {
   const LayerWeights& weights = weights_.layers[layer];
   const LayerConfig kind = config_.layer(layer);
   const CachePlace place = cache_places_[layer];
   AttentionParams attention;
   attention.q = qkv;
   attention.ldq = qkv_width_;
-  attention.out = mixed_.as<float>();
+  attention.out = mixed_->as<float>();
   attention.ldo = q_width_;
-  attention.rows = rows.data();
-  attention.num_rows = static_cast<int>(rows.size());
+  attention.rows = rows.rows;
+  attention.num_rows = rows.num_rows;
+  attention.extent = rows.extent;
   if (kind.window == 0) {  // a window moves past what prompts have in common
-    attention.prefix_groups = groups.data();
-    attention.num_prefix_groups = static_cast<int>(groups.size());
+    attention.prefix_groups = rows.prefix_groups;
+    attention.num_prefix_groups = rows.num_prefix_groups;
   }
   attention.heads = config_.heads;
   attention.kv_heads = config_.kv_heads;
@@ -276,7 +292,7 @@ void Decoder::feed_forward(Queue& queue, int num_tokens, int layer) {
 }
 
 void Decoder::mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights) {
-  float* gate_up = projected_.as<float>();
+  float* gate_up = projected_->as<float>();
   backend_.linear(queue, input_linear(weights.gate_up, weights.mlp_norm, num_tokens, gate_up));
   LinearParams down;
   down.weight = weights.down.weight.get();
@@ -285,11 +301,11 @@ void Decoder::mlp_block(Queue& queue, int num_tokens, const LayerWeights& weight
   down.m = num_tokens;
   down.prologue = gated(config_.activation);
   down.bias = weights.down.bias_data();
-  add_output(queue, down, weights.mlp_post_norm, mixed_.as<float>());
+  add_output(queue, down, weights.mlp_post_norm, mixed_->as<float>());
 }
 
 void Decoder::experts_block(Queue& queue, int num_tokens, const LayerWeights& weights) {
-  const float* input = x_.as<float>();
+  const float* input = x_->as<float>();
   if (config_.pre_norm) {
     RmsNormParams norm;
     norm.x = input;
@@ -297,22 +313,21 @@ void Decoder::experts_block(Queue& queue, int num_tokens, const LayerWeights& we
     norm.weight = weights.mlp_norm.data();
     norm.eps = config_.norm_eps;
     norm.rows = num_tokens;
-    norm.out = projected_.as<float>();
+    norm.out = projected_->as<float>();
     backend_.rms_norm(queue, norm);
-    input = projected_.as<float>();
+    input = projected_->as<float>();
   }
-  moe_->forward(queue, weights.moe, input, num_tokens, mixed_.as<float>());
-  add_residual(queue, weights.mlp_post_norm, num_tokens, mixed_.as<float>());
+  moe_->forward(queue, weights.moe, input, num_tokens, mixed_->as<float>());
+  add_residual(queue, weights.mlp_post_norm, num_tokens, mixed_->as<float>());
 }
 
 // The head runs once, over just the wanted rows, which by now are all there are.
 void Decoder::write_logits(Queue& queue, const ForwardBatch& batch) {
-  const int wanted = static_cast<int>(batch.logit_tokens.size());
   LinearParams head;
   head.weight = &weights_.head_matrix();
-  head.x = x_.as<float>();
+  head.x = x_->as<float>();
   head.ldx = config_.hidden;
-  head.m = wanted;
+  head.m = batch.num_logits;
   head.prologue = Prologue::kRmsNorm;
   head.norm_weight = weights_.final_norm.data();
   head.eps = config_.norm_eps;
@@ -322,7 +337,7 @@ void Decoder::write_logits(Queue& queue, const ForwardBatch& batch) {
   if (config_.logit_scale == 1.0f && config_.logit_softcap == 0.0f) return;
   ScaleLogitsParams scale;
   scale.x = batch.logits;
-  scale.rows = wanted;
+  scale.rows = batch.num_logits;
   scale.dim = config_.vocab;
   scale.scale = config_.logit_scale;
   scale.softcap = config_.logit_softcap;

@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -7,9 +8,7 @@
 #include "model/config.h"
 #include "model/decoder_weights.h"
 #include "model/moe_block.h"
-#include "model/wanted_rows.h"
 #include "ops/backend.h"
-#include "tensor/buffer.h"
 
 namespace octavo {
 
@@ -35,26 +34,27 @@ class Decoder {
   int max_tokens() const { return max_tokens_; }
   int max_positions() const { return max_positions_; }
 
-  // Writes K and V of every token whose slot is not -1 and the logits of batch.logit_tokens. pools: one per KV group.
+  // Copies blocks, writes K and V of every token whose slot is not -1 and the logits of batch.logit_tokens. pools: one
+  // per KV group.
   void forward(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools);
 
  private:
   void check(const ForwardBatch& batch, std::span<KvPool* const> pools) const;
+  void copy_blocks(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools);
   void attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer);
   void write_cache(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools, int layer, float* qkv);
-  void attend(Queue& queue, std::span<const AttentionRow> rows, std::span<const AttentionPrefixGroup> groups,
-              std::span<KvPool* const> pools, int layer, const float* qkv);
+  void attend(Queue& queue, const ForwardBatch::Rows& rows, std::span<KvPool* const> pools, int layer,
+              const float* qkv);
   void add_attention_output(Queue& queue, int num_tokens, const LayerWeights& weights, const float* x, float* scratch);
   void last_attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools);
-  void gather(Queue& queue, const float* x, int dim, std::span<const int32_t> rows, float* out);
+  void gather(Queue& queue, const float* x, int dim, const ForwardBatch& batch, float* out);
   void feed_forward(Queue& queue, int num_tokens, int layer);
   void mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights);
   void experts_block(Queue& queue, int num_tokens, const LayerWeights& weights);
   void write_logits(Queue& queue, const ForwardBatch& batch);
-  LinearParams input_linear(const LinearWeights& linear, const std::vector<float>& norm, int num_tokens,
-                            float* y) const;
-  void add_residual(Queue& queue, const std::vector<float>& post_norm, int num_tokens, float* y);
-  void add_output(Queue& queue, LinearParams linear, const std::vector<float>& post_norm, float* scratch);
+  LinearParams input_linear(const LinearWeights& linear, const DeviceVector& norm, int num_tokens, float* y) const;
+  void add_residual(Queue& queue, const DeviceVector& post_norm, int num_tokens, float* y);
+  void add_output(Queue& queue, LinearParams linear, const DeviceVector& post_norm, float* scratch);
   const float* rope_table(LayerRope rope) const;
 
   ModelConfig config_;
@@ -66,12 +66,12 @@ class Decoder {
   std::vector<KvGroup> kv_groups_;
   std::vector<CachePlace> cache_places_;  // [num_layers]
   DecoderWeights weights_;
-  Buffer rope_, local_rope_;
-  Buffer x_;          // [max_tokens, max(q_width, hidden)]: the residual stream; trades places with mixed_
-  Buffer projected_;  // [max_tokens, max(qkv_width, 2 * intermediate, hidden)]
+  std::unique_ptr<DeviceMemory> rope_, local_rope_;
+  std::unique_ptr<DeviceMemory>
+      x_;  // [max_tokens, max(q_width, hidden)]: the residual stream; trades places with mixed_
+  std::unique_ptr<DeviceMemory> projected_;  // [max_tokens, max(qkv_width, 2 * intermediate, hidden)]
   std::optional<MoeBlock> moe_;
-  Buffer mixed_;  // [max_tokens, max(q_width, hidden)]: attention's output
-  WantedRows wanted_;
+  std::unique_ptr<DeviceMemory> mixed_;  // [max_tokens, max(q_width, hidden)]: attention's output
 };
 
 }  // namespace octavo

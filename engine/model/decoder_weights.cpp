@@ -108,6 +108,12 @@ class Loader {
       out.experts[e].down = linear({expert_part(at, e, names_.expert_down, config_.hidden, names_.expert_down, 0, 1)},
                                    moe.intermediate, moe.bias);
     }
+    std::vector<ExpertMatrices> matrices;
+    for (const ExpertWeights& expert : out.experts) {
+      matrices.push_back(
+          {expert.gate_up.weight.get(), expert.gate_up.bias_data(), expert.down.weight.get(), expert.down.bias_data()});
+    }
+    out.table = backend_.make_expert_table(queue_, std::move(matrices));
     if (moe.shared_intermediate == 0) return;
     out.shared.gate_up = linear({{at + names_.shared_expert_gate, moe.shared_intermediate},
                                  {at + names_.shared_expert_up, moe.shared_intermediate}},
@@ -186,12 +192,16 @@ class Loader {
     LinearWeights out;
     out.weight = matrix(parts, k);
     if (!with_bias) return out;
-    out.bias.reserve(out.weight->n());
+    std::vector<float> all;
     for (const Part& part : parts) {
-      const float* at = out.bias.data() + out.bias.size();
       const std::vector<float> values = bias(part);
-      out.bias.insert(out.bias.end(), values.begin(), values.end());
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    out.bias = DeviceVector(backend_, queue_, all);
+    const float* at = out.bias.data();
+    for (const Part& part : parts) {
       weights_.places[part.name + ".bias"] = {nullptr, 0, part.rows, at};
+      at += part.rows;
     }
     return out;
   }
@@ -211,17 +221,17 @@ class Loader {
     return packed;
   }
 
-  std::vector<float> norm(const std::string& name, int size) {
-    std::vector<float> values = vector(name + ".weight", size);
-    for (float& value : values) value += config_.norm_offset;
-    return values;
-  }
+  DeviceVector norm(const std::string& name, int size) { return vector(name + ".weight", size, config_.norm_offset); }
 
-  std::vector<float> vector(const std::string& name, int size) {
+  DeviceVector vector(const std::string& name, int size, float offset = 0.0f) {
     used_.insert(name);
     std::vector<float> values = take(files_.matrix(name, 1, size), true);
-    weights_.places[name] = {nullptr, 0, size, values.data()};
-    return values;
+    if (offset != 0.0f) {
+      for (float& value : values) value += offset;
+    }
+    DeviceVector out(backend_, queue_, values);
+    weights_.places[name] = {nullptr, 0, size, out.data()};
+    return out;
   }
 
   std::vector<float> take(const MatrixSource& source, bool release) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/device_vector.h"
 #include "model/weights.h"
 #include "ops/backend.h"
 
@@ -12,9 +13,9 @@ namespace octavo {
 
 struct LinearWeights {
   std::unique_ptr<PackedWeight> weight;
-  std::vector<float> bias;  // [weight->n()] or empty
+  DeviceVector bias;  // [weight->n()] or empty
 
-  const float* bias_data() const { return bias.empty() ? nullptr : bias.data(); }
+  const float* bias_data() const { return bias.data(); }
 };
 
 struct ExpertWeights {
@@ -25,24 +26,25 @@ struct ExpertWeights {
 struct MoeWeights {
   LinearWeights router;                // [experts, hidden]
   std::vector<ExpertWeights> experts;  // empty: the layer has an MLP
+  std::unique_ptr<ExpertTable> table;  // of experts
   ExpertWeights shared;                // of every token, or nothing
   LinearWeights shared_gate;           // [1, hidden], or nothing
 };
 
 struct LayerWeights {
   // A vector that the architecture has not is empty.
-  std::vector<float> attention_norm;  // [hidden]
-  LinearWeights qkv;                  // rows: q heads, k heads, v heads
-  std::vector<float> q_norm;          // [head_dim], or [heads, head_dim] where heads are normalized together
-  std::vector<float> k_norm;          // likewise
-  std::vector<float> sinks;           // [heads]
+  DeviceVector attention_norm;  // [hidden]
+  LinearWeights qkv;            // rows: q heads, k heads, v heads
+  DeviceVector q_norm;          // [head_dim], or [heads, head_dim] where heads are normalized together
+  DeviceVector k_norm;          // likewise
+  DeviceVector sinks;           // [heads]
   LinearWeights out;
-  std::vector<float> attention_post_norm;  // [hidden]
-  std::vector<float> mlp_norm;             // [hidden]
-  LinearWeights gate_up;                   // rows: gate, up
+  DeviceVector attention_post_norm;  // [hidden]
+  DeviceVector mlp_norm;             // [hidden]
+  LinearWeights gate_up;             // rows: gate, up
   LinearWeights down;
-  MoeWeights moe;                    // instead of gate_up and down
-  std::vector<float> mlp_post_norm;  // [hidden]
+  MoeWeights moe;              // instead of gate_up and down
+  DeviceVector mlp_post_norm;  // [hidden]
 };
 
 // Where a tensor of the checkpoint went: rows [first_row, first_row + rows) of a packed matrix, or a vector.
@@ -50,14 +52,14 @@ struct WeightPlace {
   const PackedWeight* matrix = nullptr;
   int first_row = 0;
   int rows = 0;
-  const float* vector = nullptr;  // [rows]
+  const float* vector = nullptr;  // [rows], on the device
 };
 
-// Everything a decoder reads, packed for the backend. Norms and biases are f32 vectors.
+// Everything a decoder reads, packed for the backend and on its device. Norms and biases are f32 vectors.
 struct DecoderWeights {
   std::unique_ptr<PackedWeight> embedding;  // [vocab, hidden]
   std::unique_ptr<PackedWeight> head;       // [vocab, hidden]; null: tied to the embedding
-  std::vector<float> final_norm;            // [hidden]
+  DeviceVector final_norm;                  // [hidden]
   std::vector<LayerWeights> layers;
   std::map<std::string, WeightPlace> places;  // by Hugging Face's name
   size_t bytes = 0;

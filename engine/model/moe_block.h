@@ -1,10 +1,9 @@
 #pragma once
-#include <vector>
+#include <memory>
 
 #include "model/config.h"
 #include "model/decoder_weights.h"
 #include "ops/backend.h"
-#include "tensor/buffer.h"
 
 namespace octavo {
 
@@ -18,24 +17,23 @@ class MoeBlock {
   void forward(Queue& queue, const MoeWeights& weights, const float* x, int num_tokens, float* out);
 
  private:
-  void group_by_expert(int num_tokens);
-  void run_expert(Queue& queue, const ExpertWeights& expert, const float* x, int num_tokens, float* out);
+  void run_shared(Queue& queue, const ExpertWeights& expert, const float* x, int num_tokens, float* out);
 
   const MoeConfig moe_;
   const int hidden_;
   const Prologue gate_;
   Backend& backend_;
-  int columns_;                   // experts of a token, the shared one included
-  std::vector<int32_t> ids_;      // [tokens, experts_per_token]
-  std::vector<int32_t> offsets_;  // [experts + 1] into tokens_
-  std::vector<int32_t> tokens_;   // by expert, then by token
-  std::vector<int32_t> rows_;     // [tokens, columns] into outputs_
-  Buffer logits_;                 // [tokens, experts]
-  Buffer shared_gate_;            // [tokens]
-  Buffer weights_;                // [tokens, columns]
-  Buffer gathered_;               // [tokens, hidden]
-  Buffer gate_up_;                // [tokens, 2 * the widest expert's intermediate]
-  Buffer outputs_;                // [tokens * columns, hidden]
+  int columns_;                                // experts of a token, the shared one included
+  std::unique_ptr<DeviceMemory> ids_;          // [tokens, experts_per_token]
+  std::unique_ptr<DeviceMemory> offsets_;      // [experts + 1] into tokens_
+  std::unique_ptr<DeviceMemory> tokens_;       // by expert, then by token
+  std::unique_ptr<DeviceMemory> rows_;         // [tokens, columns] into outputs_
+  std::unique_ptr<DeviceMemory> logits_;       // [tokens, experts]
+  std::unique_ptr<DeviceMemory> shared_gate_;  // [tokens]
+  std::unique_ptr<DeviceMemory> weights_;      // [tokens, columns]
+  std::unique_ptr<DeviceMemory> gathered_;     // [tokens, hidden], null where the backend gathers while it reads
+  std::unique_ptr<DeviceMemory> gate_up_;      // [tokens or choices, 2 * the widest expert's intermediate]
+  std::unique_ptr<DeviceMemory> outputs_;      // [tokens * columns, hidden]
 };
 
 Prologue gated(Activation activation);  // activation(gate) * up, as linear() reads it

@@ -6,18 +6,20 @@
 #include <vector>
 
 #include "base/trace.h"
+#include "ops/device_memory.h"
 #include "ops/kv_group.h"
 #include "ops/moe_params.h"
 #include "ops/packed_weight.h"
 #include "ops/params.h"
 #include "ops/weight_source.h"
+#include "tensor/buffer.h"
 #include "tensor/dtype.h"
 
 namespace octavo {
 
 struct BackendCaps {
-  std::string name;  // "cpu"
-  std::string isa;   // "baseline", "avx2", "avx512vnni", ...
+  std::string name;  // "cpu", "cuda"
+  std::string isa;   // "baseline", "avx2", "avx512vnni", ...; "sm_90"
   int threads = 1;
   std::vector<DType> kv_dtypes;
 };
@@ -30,6 +32,7 @@ struct WorkspaceLimits {
   int max_heads = 0;
   int max_head_dim = 0;
   int max_positions = 0;
+  int max_rows = 0;  // rows of logits and of attention per step; 0: max_tokens
 };
 
 // The stream of work of one executor: the CPU's thread pool and workspace, a CUDA stream.
@@ -40,6 +43,8 @@ class Queue {
   virtual void reserve(const WorkspaceLimits& limits) = 0;
   // Runs body(i) for i in [0, n) on the queue's threads and waits. For host-side work of a step (sampling).
   virtual void parallel_for(int n, const std::function<void(int)>& body) = 0;
+  // Returns when all that was asked of the queue is done; throws what failed on the device meanwhile.
+  virtual void wait() = 0;
   // Where the time of each later parallel region is noted; null: nowhere.
   virtual void watch_regions(RegionTimes* times) = 0;
 };
@@ -61,6 +66,19 @@ class Backend {
   virtual BackendCaps caps() const = 0;
   virtual std::unique_ptr<Queue> make_queue(int threads) = 0;
 
+  // Device pointers are host pointers, and ops are done when they return: nothing needs to be moved.
+  virtual bool host_memory() const = 0;
+  // Zero-initialised; Error(kOutOfMemory, "memory", ...).
+  virtual std::unique_ptr<DeviceMemory> allocate(size_t bytes) = 0;
+  // The same bytes on the device, for good.
+  virtual std::unique_ptr<DeviceMemory> adopt(Queue& queue, Buffer host) = 0;
+  // Host memory from which upload() and to which download() return at once.
+  virtual std::unique_ptr<DeviceMemory> allocate_staging(size_t bytes) = 0;
+  // In the order of the queue's work. The host's bytes may be overwritten afterwards; those of staging memory, and
+  // those that download() fills, stand still from queue.wait() on.
+  virtual void upload(Queue& queue, void* device, const void* host, size_t bytes) = 0;
+  virtual void download(Queue& queue, void* host, const void* device, size_t bytes) = 0;
+
   // Bytes of one block of `group`, all layers together.
   virtual size_t kv_bytes(const KvGroup& group, int block_size) const = 0;
   virtual std::unique_ptr<KvPool> make_kv_pool(const KvGroup& group, int block_size, int num_blocks) = 0;
@@ -78,7 +96,11 @@ class Backend {
   virtual void silu_mul(Queue& queue, const SiluMulParams& p) = 0;
   virtual void residual_add(Queue& queue, const ResidualAddParams& p) = 0;
   virtual void scale_logits(Queue& queue, const ScaleLogitsParams& p) = 0;
+  // A table for run_experts; the matrices and biases must outlive it.
+  virtual std::unique_ptr<ExpertTable> make_expert_table(Queue& queue, std::vector<ExpertMatrices> experts) = 0;
   virtual void route_experts(Queue& queue, const RouteExpertsParams& p) = 0;
+  virtual void group_experts(Queue& queue, const GroupExpertsParams& p) = 0;
+  virtual void run_experts(Queue& queue, const RunExpertsParams& p) = 0;
   virtual void combine_experts(Queue& queue, const CombineExpertsParams& p) = 0;
   virtual void gather_rows(Queue& queue, const GatherRowsParams& p) = 0;
   virtual void copy_blocks(Queue& queue, const CopyBlocksParams& p) = 0;

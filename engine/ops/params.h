@@ -6,7 +6,8 @@
 
 namespace octavo {
 
-// Parameters of the ops, plain data with the shape of every pointer in a comment. All activations are f32 on the CPU.
+// Parameters of the ops, plain data with the shape of every pointer in a comment. All activations are f32. All pointers
+// are device pointers, PackedWeight apart; what a launch must know without reading them stands beside them.
 // "tokens" is the flattened batch of all rows of a step.
 
 struct EmbedParams {
@@ -96,6 +97,15 @@ struct AttentionPrefixGroup {
 // Every backend cuts the keys at the same absolute positions: the reduction order is part of the result.
 inline constexpr int kAttentionPartition = 128;
 
+// How large the rows of an attention are. Upper bounds will do.
+struct AttentionExtent {
+  int num_tokens = 0;       // of all rows
+  int longest_row = 0;      // tokens
+  int longest_context = 0;  // positions, own tokens included
+  int largest_group = 0;    // tokens of all rows of a prefix group
+  int longest_prefix = 0;   // partitions of a prefix group
+};
+
 // Causal attention of every token over its sequence's cache up to and including its own position.
 struct AttentionParams {
   const float* q = nullptr;  // [num_tokens, heads, k_dim], token stride ldq
@@ -106,6 +116,7 @@ struct AttentionParams {
   int num_rows = 0;
   const AttentionPrefixGroup* prefix_groups = nullptr;
   int num_prefix_groups = 0;
+  AttentionExtent extent;
   int heads = 0;
   int kv_heads = 0;
   int k_dim = 0;
@@ -159,11 +170,13 @@ struct GatherRowsParams {
   int64_t ldo = 0;
 };
 
+struct SlotCopy {
+  int32_t src, dst, slots;
+};
+
+// Copies the first `slots` slots of block src into block dst, in one layer.
 struct CopyBlocksParams {
-  struct Copy {
-    int32_t src, dst, slots;
-  };
-  const Copy* copies = nullptr;  // [num_copies]
+  const SlotCopy* copies = nullptr;  // [num_copies]
   int num_copies = 0;
   int kv_heads = 0;
   int k_dim = 0;

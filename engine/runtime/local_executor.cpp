@@ -11,7 +11,13 @@ namespace octavo {
 
 LocalExecutor::LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, std::vector<KvPool*> pools,
                              const Limits& limits, Trace* trace)
-    : backend_(backend), queue_(queue), decoder_(decoder), pools_(std::move(pools)), limits_(limits) {
+    : backend_(backend),
+      queue_(queue),
+      decoder_(decoder),
+      pools_(std::move(pools)),
+      limits_(limits),
+      inputs_(backend, static_cast<int>(pools_.size()), decoder.cache_place(decoder.config().num_layers - 1).group,
+              {limits.max_tokens, limits.max_seqs, limits.max_blocks_per_seq}) {
   if (trace) phases_ = {trace->phase("batch"), trace->phase("sample"), trace->phase("score prompts")};
   const size_t max_tokens = static_cast<size_t>(limits.max_tokens);
   tokens_.reserve(max_tokens);
@@ -21,8 +27,11 @@ LocalExecutor::LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, s
   rows_.resize(pools_.size());
   for (auto& rows : rows_) rows.reserve(max_tokens);
   groups_.resize(pools_.size());
+  copies_.resize(pools_.size());
   // Touched only as far as a step asks for logits: one row per running sequence, and prompts that are scored.
-  logits_ = Buffer(max_tokens * static_cast<size_t>(decoder_.config().vocab) * sizeof(float));
+  const size_t logits = max_tokens * static_cast<size_t>(decoder_.config().vocab) * sizeof(float);
+  logits_ = backend.allocate(logits);
+  if (!backend.host_memory()) host_logits_ = backend.allocate_staging(logits);
   scratch_.reserve(static_cast<size_t>(limits.threads));
   for (int i = 0; i < limits.threads; ++i) scratch_.emplace_back(decoder_.config().vocab);
   sampled_.reserve(static_cast<size_t>(limits.max_seqs));
@@ -85,11 +94,13 @@ void LocalExecutor::submit(const StepPlan& plan, int slot) {
   if (plan.tokens.size() > static_cast<size_t>(limits_.max_tokens))
     throw Error(ErrorCode::kInternal, "plan",
                 cat("a step of ", plan.tokens.size(), " tokens exceeds the ", limits_.max_tokens, " it was built for"));
-  copy_blocks(plan);
   build_batch(plan);
+  ForwardBatch& batch = inputs_.stage(queue_, batch_);
+  batch.logits = logits_->as<float>();
   start_masks(plan);
   try {
-    decoder_.forward(queue_, batch_, pools_);
+    decoder_.forward(queue_, batch, pools_);
+    fetch_logits(batch.num_logits);
   } catch (...) {
     masks_.wait();  // they belong to sequences that may be dropped now
     throw;
@@ -100,27 +111,6 @@ void LocalExecutor::submit(const StepPlan& plan, int slot) {
 }
 
 const StepResult& LocalExecutor::wait(int) { return result_; }
-
-void LocalExecutor::copy_blocks(const StepPlan& plan) {
-  if (plan.copies.empty()) return;
-  const auto& groups = decoder_.kv_groups();
-  for (size_t g = 0; g < groups.size(); ++g) {
-    copies_.clear();
-    for (const BlockCopy& c : plan.copies)
-      if (c.group == static_cast<int32_t>(g)) copies_.push_back({c.src, c.dst, c.slots});
-    if (copies_.empty()) continue;
-    CopyBlocksParams p;
-    p.copies = copies_.data();
-    p.num_copies = static_cast<int>(copies_.size());
-    p.kv_heads = groups[g].kv_heads;
-    p.k_dim = groups[g].k_dim;
-    p.v_dim = groups[g].v_dim;
-    for (size_t layer = 0; layer < groups[g].layers.size(); ++layer) {
-      p.cache = pools_[g]->layer(static_cast<int>(layer));
-      backend_.copy_blocks(queue_, p);
-    }
-  }
-}
 
 void LocalExecutor::build_batch(const StepPlan& plan) {
   const Trace::Span span(phases_.batch);
@@ -137,7 +127,10 @@ void LocalExecutor::build_batch(const StepPlan& plan) {
       const PlanRow& row = plan.rows[r];
       rows_[g].push_back({row.token_offset, row.n_tokens, row.first_pos, group.tables.data() + group.table_offsets[r]});
     }
-    groups_[g] = {group.slots.data(), rows_[g]};
+    copies_[g].clear();
+    for (const BlockCopy& c : plan.copies)
+      if (c.group == static_cast<int32_t>(g)) copies_[g].push_back({c.src, c.dst, c.slots});
+    groups_[g] = {group.slots, rows_[g], group.tables, copies_[g]};
   }
   prefix_groups_.clear();
   for (const PrefixGroup& p : plan.prefix_groups)
@@ -153,17 +146,25 @@ void LocalExecutor::build_batch(const StepPlan& plan) {
   logit_tokens_.erase(std::unique(logit_tokens_.begin(), logit_tokens_.end()), logit_tokens_.end());
   for (size_t i = 0; i < logit_tokens_.size(); ++i) logit_row_[logit_tokens_[i]] = static_cast<int32_t>(i);
 
-  batch_.num_tokens = static_cast<int>(num_tokens);
-  batch_.tokens = tokens_.data();
-  batch_.positions = positions_.data();
+  batch_.tokens = tokens_;
+  batch_.positions = positions_;
   batch_.groups = groups_;
   batch_.prefix_groups = prefix_groups_;
   batch_.logit_tokens = logit_tokens_;
-  batch_.logits = logits_.as<float>();
+}
+
+// The step is done when this returns.
+void LocalExecutor::fetch_logits(int rows) {
+  if (host_logits_) {
+    backend_.download(queue_, host_logits_->data(), logits_->data(),
+                      static_cast<size_t>(rows) * static_cast<size_t>(decoder_.config().vocab) * sizeof(float));
+  }
+  queue_.wait();
 }
 
 const float* LocalExecutor::logits_of(int token) const {
-  return logits_.as<float>() + static_cast<size_t>(logit_row_[token]) * static_cast<size_t>(decoder_.config().vocab);
+  const DeviceMemory& logits = host_logits_ ? *host_logits_ : *logits_;
+  return logits.as<float>() + static_cast<size_t>(logit_row_[token]) * static_cast<size_t>(decoder_.config().vocab);
 }
 
 // Finds the sequences to be sampled and has their masks filled.

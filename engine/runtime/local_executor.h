@@ -7,11 +7,11 @@
 #include "base/trace.h"
 #include "model/batch.h"
 #include "model/decoder.h"
+#include "model/step_inputs.h"
 #include "ops/backend.h"
 #include "runtime/executor.h"
 #include "runtime/mask_filler.h"
 #include "sample/sampler.h"
-#include "tensor/buffer.h"
 
 namespace octavo {
 
@@ -53,12 +53,12 @@ class LocalExecutor final : public Executor {
     std::string grammar_error;   // why it cannot go on
   };
 
-  void copy_blocks(const StepPlan& plan);
   void build_batch(const StepPlan& plan);
   void start_masks(const StepPlan& plan);
   void draw(const StepPlan& plan, StepResult& result);
   void score_prompts(const StepPlan& plan, StepResult& result);
   const float* logits_of(int token) const;
+  void fetch_logits(int rows);
 
   Backend& backend_;
   Queue& queue_;
@@ -75,12 +75,14 @@ class LocalExecutor final : public Executor {
   // The batch of the step under way; capacities are those of the largest step.
   std::vector<int32_t> tokens_, positions_, logit_tokens_, logit_row_;
   std::vector<std::vector<AttentionRow>> rows_;
-  std::vector<ForwardBatch::Group> groups_;
+  std::vector<std::vector<SlotCopy>> copies_;
+  std::vector<HostBatch::Group> groups_;
   std::vector<AttentionPrefixGroup> prefix_groups_;
-  std::vector<CopyBlocksParams::Copy> copies_;
-  Buffer logits_;
-  ForwardBatch batch_;
-  std::vector<SampleScratch> scratch_;  // one per thread
+  HostBatch batch_;
+  StepInputs inputs_;
+  std::unique_ptr<DeviceMemory> logits_;
+  std::unique_ptr<DeviceMemory> host_logits_;  // null where logits_ is host memory
+  std::vector<SampleScratch> scratch_;         // one per thread
   std::vector<Sequence*> sampled_;
   MaskFiller masks_;
   std::vector<MaskFiller::Job> mask_jobs_;

@@ -33,6 +33,7 @@ ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> wei
   LocalExecutor::Limits limits;
   limits.max_tokens = options.max_tokens;
   limits.max_seqs = options.max_seqs;
+  limits.max_blocks_per_seq = (options.max_model_len + options.block_size - 1) / options.block_size;
   limits.threads = threads_;
   executor_ = std::make_unique<FaultPoints>(
       std::make_unique<LocalExecutor>(*backend_, *queue_, *decoder_, std::move(pools), limits, trace_.get()));

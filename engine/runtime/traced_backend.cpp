@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "ops/experts_in_turn.h"
+
 namespace octavo {
 namespace {
 
@@ -34,6 +36,8 @@ TracedBackend::TracedBackend(std::unique_ptr<Backend> inner, Trace& trace)
       residual_(trace.phase("residual_add")),
       logits_(trace.phase("scale_logits")),
       route_(trace.phase("route_experts")),
+      group_(trace.phase("group_experts")),
+      experts_(inner_->host_memory() ? nullptr : trace.phase("run_experts")),
       combine_(trace.phase("combine_experts")),
       gather_(trace.phase("gather_rows")),
       copy_(trace.phase("copy_blocks")) {}
@@ -102,6 +106,18 @@ void TracedBackend::scale_logits(Queue& queue, const ScaleLogitsParams& p) {
 void TracedBackend::route_experts(Queue& queue, const RouteExpertsParams& p) {
   const Trace::Span span(route_);
   inner_->route_experts(queue, p);
+}
+
+void TracedBackend::group_experts(Queue& queue, const GroupExpertsParams& p) {
+  const Trace::Span span(group_);
+  inner_->group_experts(queue, p);
+}
+
+// Where experts run in turn, their products are told apart.
+void TracedBackend::run_experts(Queue& queue, const RunExpertsParams& p) {
+  if (inner_->host_memory()) return run_experts_in_turn(*this, queue, p);
+  const Trace::Span span(experts_);
+  inner_->run_experts(queue, p);
 }
 
 void TracedBackend::combine_experts(Queue& queue, const CombineExpertsParams& p) {

@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/trace.h"
 #include "ops/backend.h"
@@ -15,6 +17,18 @@ class TracedBackend final : public Backend {
 
   BackendCaps caps() const override { return inner_->caps(); }
   std::unique_ptr<Queue> make_queue(int threads) override { return inner_->make_queue(threads); }
+  bool host_memory() const override { return inner_->host_memory(); }
+  std::unique_ptr<DeviceMemory> allocate(size_t bytes) override { return inner_->allocate(bytes); }
+  std::unique_ptr<DeviceMemory> allocate_staging(size_t bytes) override { return inner_->allocate_staging(bytes); }
+  std::unique_ptr<DeviceMemory> adopt(Queue& queue, Buffer host) override {
+    return inner_->adopt(queue, std::move(host));
+  }
+  void upload(Queue& queue, void* device, const void* host, size_t bytes) override {
+    inner_->upload(queue, device, host, bytes);
+  }
+  void download(Queue& queue, void* host, const void* device, size_t bytes) override {
+    inner_->download(queue, host, device, bytes);
+  }
   size_t kv_bytes(const KvGroup& group, int block_size) const override { return inner_->kv_bytes(group, block_size); }
   std::unique_ptr<KvPool> make_kv_pool(const KvGroup& group, int block_size, int num_blocks) override {
     return inner_->make_kv_pool(group, block_size, num_blocks);
@@ -30,6 +44,11 @@ class TracedBackend final : public Backend {
   void residual_add(Queue& queue, const ResidualAddParams& p) override;
   void scale_logits(Queue& queue, const ScaleLogitsParams& p) override;
   void route_experts(Queue& queue, const RouteExpertsParams& p) override;
+  std::unique_ptr<ExpertTable> make_expert_table(Queue& queue, std::vector<ExpertMatrices> experts) override {
+    return inner_->make_expert_table(queue, std::move(experts));
+  }
+  void group_experts(Queue& queue, const GroupExpertsParams& p) override;
+  void run_experts(Queue& queue, const RunExpertsParams& p) override;
   void combine_experts(Queue& queue, const CombineExpertsParams& p) override;
   void gather_rows(Queue& queue, const GatherRowsParams& p) override;
   void copy_blocks(Queue& queue, const CopyBlocksParams& p) override;
@@ -44,7 +63,8 @@ class TracedBackend final : public Backend {
   std::unique_ptr<Backend> inner_;
   Trace& trace_;
   std::unordered_map<const PackedWeight*, LinearPhases> linears_;
-  Trace::Phase *embed_, *norm_, *rope_, *attention_, *silu_, *residual_, *logits_, *route_, *combine_, *gather_, *copy_;
+  Trace::Phase *embed_, *norm_, *rope_, *attention_, *silu_, *residual_, *logits_, *route_, *group_, *experts_,
+      *combine_, *gather_, *copy_;
 };
 
 }  // namespace octavo

@@ -1,5 +1,8 @@
 #include "backend/cpu/cpu_backend.h"
 
+#include <cstring>
+#include <utility>
+
 #include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/experts.h"
@@ -8,11 +11,20 @@
 #include "backend/cpu/linear.h"
 #include "backend/cpu/queue.h"
 #include "backend/cpu/rope.h"
+#include "ops/experts_in_turn.h"
 
 namespace octavo {
 namespace {
 
 CpuQueue& cpu_queue(Queue& queue) { return static_cast<CpuQueue&>(queue); }
+
+class HostMemory final : public DeviceMemory {
+ public:
+  explicit HostMemory(Buffer buffer) : DeviceMemory(buffer.data(), buffer.size()), buffer_(std::move(buffer)) {}
+
+ private:
+  Buffer buffer_;
+};
 
 class CpuBackend final : public Backend {
  public:
@@ -23,6 +35,17 @@ class CpuBackend final : public Backend {
         "cpu", isa_name(isa_), allowed_cpus(), {DType::kF16, DType::kBF16, DType::kF32, DType::kI8, DType::kF8E4M3}};
   }
   std::unique_ptr<Queue> make_queue(int threads) override { return std::make_unique<CpuQueue>(threads); }
+
+  bool host_memory() const override { return true; }
+  std::unique_ptr<DeviceMemory> allocate(size_t bytes) override { return std::make_unique<HostMemory>(Buffer(bytes)); }
+  std::unique_ptr<DeviceMemory> allocate_staging(size_t bytes) override { return allocate(bytes); }
+  std::unique_ptr<DeviceMemory> adopt(Queue& queue, Buffer host) override {
+    return std::make_unique<HostMemory>(std::move(host));
+  }
+  void upload(Queue& queue, void* device, const void* host, size_t bytes) override { std::memcpy(device, host, bytes); }
+  void download(Queue& queue, void* host, const void* device, size_t bytes) override {
+    std::memcpy(host, device, bytes);
+  }
 
   size_t kv_bytes(const KvGroup& group, int block_size) const override {
     return cpu::kv_block_bytes(group, block_size);
@@ -47,6 +70,11 @@ class CpuBackend final : public Backend {
   void rope_write(Queue& queue, const RopeWriteParams& p) override { cpu::rope_write(cpu_queue(queue), kernels_, p); }
   void attention(Queue& queue, const AttentionParams& p) override { cpu::attention(cpu_queue(queue), kernels_, p); }
   void route_experts(Queue& queue, const RouteExpertsParams& p) override { cpu::route_experts(cpu_queue(queue), p); }
+  std::unique_ptr<ExpertTable> make_expert_table(Queue& queue, std::vector<ExpertMatrices> experts) override {
+    return std::make_unique<ExpertTable>(std::move(experts));
+  }
+  void group_experts(Queue& queue, const GroupExpertsParams& p) override { cpu::group_experts(p); }
+  void run_experts(Queue& queue, const RunExpertsParams& p) override { run_experts_in_turn(*this, queue, p); }
   void combine_experts(Queue& queue, const CombineExpertsParams& p) override {
     cpu::combine_experts(cpu_queue(queue), kernels_, p);
   }

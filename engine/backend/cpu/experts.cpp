@@ -49,6 +49,23 @@ void route_experts(CpuQueue& queue, const RouteExpertsParams& p) {
   });
 }
 
+void group_experts(const GroupExpertsParams& p) {
+  std::fill_n(p.offsets, p.experts + 1, 0);
+  for (int i = 0; i < p.num_tokens * p.chosen; ++i) ++p.offsets[p.ids[i] + 1];
+  for (int e = 0; e < p.experts; ++e) p.offsets[e + 1] += p.offsets[e];
+  for (int t = 0; t < p.num_tokens; ++t) {
+    for (int c = 0; c < p.chosen; ++c) {
+      const int32_t place = p.offsets[p.ids[t * p.chosen + c]]++;
+      p.tokens[place] = t;
+      p.rows[t * p.columns + c] = place;
+    }
+    if (p.columns > p.chosen) p.rows[t * p.columns + p.chosen] = p.num_tokens * p.chosen + t;
+  }
+  // Every offset has moved to the next one's place.
+  std::copy_backward(p.offsets, p.offsets + p.experts, p.offsets + p.experts + 1);
+  p.offsets[0] = 0;
+}
+
 void combine_experts(CpuQueue& queue, const Kernels& kernels, const CombineExpertsParams& p) {
   queue.pool().run(p.num_tokens, [&](int token, int) {
     float* out = p.out + static_cast<int64_t>(token) * p.dim;

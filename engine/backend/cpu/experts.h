@@ -6,6 +6,7 @@
 namespace octavo::cpu {
 
 void route_experts(CpuQueue& queue, const RouteExpertsParams& p);
+void group_experts(const GroupExpertsParams& p);
 void combine_experts(CpuQueue& queue, const Kernels& kernels, const CombineExpertsParams& p);
 
 }  // namespace octavo::cpu
