@@ -13,6 +13,7 @@ if [ ! -x "$env/bin/python" ]; then
 fi
 "$env/bin/python" -m pip install --quiet --no-build-isolation --no-deps --force-reinstall \
   --config-settings=build-dir=build/sanitize/obj --config-settings=cmake.define.OCTAVO_SANITIZE=ON \
+  --config-settings=cmake.define.OCTAVO_CUDA_EMULATOR=ON \
   --config-settings=install.strip=false .
 
 # Python itself is not instrumented, so the runtime has to be loaded first, and libstdc++ with it: else the
