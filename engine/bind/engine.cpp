@@ -135,7 +135,7 @@ RequestId accepted(Call&& call) {
 
 RequestId submit(Engine& engine, const std::vector<int32_t>& prompt, const SamplingParams& params,
                  std::shared_ptr<Channel> channel, uint64_t prefix_namespace, int32_t priority, uint32_t first_choice,
-                 uint64_t tenant) {
+                 uint64_t tenant, int32_t shared_tokens) {
   SubmitRequest request;
   request.prompt = prompt;
   request.params = std::make_shared<const SamplingParams>(params);
@@ -144,6 +144,7 @@ RequestId submit(Engine& engine, const std::vector<int32_t>& prompt, const Sampl
   request.priority = priority;
   request.first_choice = first_choice;
   request.tenant = tenant;
+  request.shared_tokens = shared_tokens;
   return accepted([&] { return engine.submit(std::move(request)); });
 }
 
@@ -236,9 +237,11 @@ void bind_engine(nb::module_& m) {
       .def("close_channel", &Engine::close_channel, nb::arg("channel"), release, "Cancels the channel's requests.")
       .def("submit", &submit, nb::arg("prompt"), nb::arg("params"), nb::arg("channel"), nb::kw_only(),
            nb::arg("namespace") = 0, nb::arg("priority") = 0, nb::arg("first_choice") = 0, nb::arg("tenant") = 0,
+           nb::arg("shared_tokens") = 0,
            "Submits token ids and returns the request id. Raises RefusedError for what can never be served. Sequence i "
            "draws with the random numbers of (seed, first_choice + i, position). Tenants share the engine's time "
-           "fairly.")
+           "fairly. Equal prompts share their cache within a namespace; the full blocks of the first shared_tokens "
+           "tokens are shared by all.")
       .def("fork", &fork, nb::arg("request"), nb::arg("channel"), nb::kw_only(), nb::arg("params") = nb::none(),
            nb::arg("choice") = 0, nb::arg("position") = nb::none(),
            "A second continuation of a request that runs or ended lately, from its first `position` tokens (prompt "

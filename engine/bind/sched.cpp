@@ -40,8 +40,10 @@ SchedulerConfig make_config(const std::vector<CacheGroupTuple>& groups, int bloc
 }
 
 RequestSpec make_spec(RequestId id, std::vector<SeqId> seqs, std::vector<int32_t> prompt, uint64_t ns, int32_t priority,
-                      int32_t max_new_tokens, bool prompt_logits, SeqId source = 0, uint64_t tenant = 0) {
-  return {id, std::move(seqs), std::move(prompt), ns, tenant, priority, max_new_tokens, prompt_logits, false, source};
+                      int32_t max_new_tokens, bool prompt_logits, SeqId source = 0, uint64_t tenant = 0,
+                      int32_t shared_tokens = 0) {
+  return {id,       std::move(seqs), std::move(prompt), ns,    shared_tokens, tenant,
+          priority, max_new_tokens,  prompt_logits,     false, source};
 }
 
 nb::tuple refusal_to_python(const Refusal& r) {
@@ -184,13 +186,14 @@ void bind_sched(nb::module_& m) {
       .def(
           "add",
           [](Scheduler& self, RequestId id, std::vector<SeqId> seqs, std::vector<int32_t> prompt, uint64_t ns,
-             int32_t priority, int32_t max_new_tokens, bool prompt_logits, SeqId source, uint64_t tenant) {
+             int32_t priority, int32_t max_new_tokens, bool prompt_logits, SeqId source, uint64_t tenant,
+             int32_t shared_tokens) {
             self.add(make_spec(id, std::move(seqs), std::move(prompt), ns, priority, max_new_tokens, prompt_logits,
-                               source, tenant));
+                               source, tenant, shared_tokens));
           },
           nb::arg("id"), nb::arg("seqs"), nb::arg("prompt"), nb::kw_only(), nb::arg("namespace") = 0,
           nb::arg("priority") = 0, nb::arg("max_new_tokens") = 1, nb::arg("prompt_logits") = false,
-          nb::arg("source") = 0, nb::arg("tenant") = 0)
+          nb::arg("source") = 0, nb::arg("tenant") = 0, nb::arg("shared_tokens") = 0)
       .def(
           "tokens",
           [](const Scheduler& self, SeqId id) {

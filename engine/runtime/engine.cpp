@@ -176,6 +176,8 @@ std::variant<RequestId, Refusal> Engine::submit(SubmitRequest request) {
   spec.seqs.resize(static_cast<size_t>(num_sequences(*request.params)));
   spec.prompt = request.prompt;
   spec.max_new_tokens = request.params->max_tokens;
+  spec.prefix_namespace = request.prefix_namespace;
+  spec.shared_tokens = request.shared_tokens;
   if (auto refusal = checker_->check(spec)) return *refusal;
   const RequestId id = next_request_.fetch_add(1);
   post([id, request = std::move(request), arrival](StepLoop& loop) mutable {

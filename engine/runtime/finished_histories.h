@@ -17,6 +17,7 @@ struct FinishedHistory {
   size_t output_start = 0;      // tokens before it are prompt
   std::shared_ptr<const SamplingParams> params;
   uint64_t prefix_namespace = 0;
+  int32_t shared_tokens = 0;
   uint64_t tenant = 0;
   int32_t priority = 0;
   std::shared_ptr<uint32_t> next_choice;

@@ -27,6 +27,7 @@ std::optional<Refusal> StepLoop::start_of_fork(const ForkRequest& fork, SubmitRe
     output_start = from.output_start;
     if (!submit.params) submit.params = from.params;
     submit.prefix_namespace = from.prefix_namespace;
+    submit.shared_tokens = from.shared_tokens;
     submit.tenant = from.tenant;
     submit.priority = from.priority;
     submit.next_choice = from.next_choice;

@@ -20,6 +20,7 @@ struct SubmitRequest {
   std::shared_ptr<const SamplingParams> params;
   std::shared_ptr<Channel> channel;
   uint64_t prefix_namespace = 0;
+  int32_t shared_tokens = 0;  // of its first tokens, which all namespaces share
   uint64_t tenant = 0;
   int32_t priority = 0;
   uint32_t first_choice = 0;  // number of its first sequence: with seed and position it keys the random generator
@@ -103,6 +104,7 @@ struct Request {
   bool ranked = false;                                    // nothing is told before the best choices are known
   // What a fork inherits.
   uint64_t prefix_namespace = 0;
+  int32_t shared_tokens = 0;
   uint64_t tenant = 0;
   int32_t priority = 0;
   size_t output_start = 0;  // of its tokens, those before it are prompt

@@ -37,6 +37,7 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
   request->times.arrival = arrival;
   request->prompt_logprobs_due = params.prompt_logprobs >= 0;
   request->prefix_namespace = submit.prefix_namespace;
+  request->shared_tokens = submit.shared_tokens;
   request->tenant = submit.tenant;
   request->priority = submit.priority;
   request->output_start = submit.prompt.size() - submit.num_output;
@@ -78,6 +79,7 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
   spec.id = id;
   spec.prompt = std::move(submit.prompt);
   spec.prefix_namespace = submit.prefix_namespace;
+  spec.shared_tokens = submit.shared_tokens;
   spec.tenant = submit.tenant;
   spec.priority = submit.priority;
   spec.max_new_tokens = request->max_new_tokens;
@@ -264,8 +266,8 @@ void StepLoop::forget(Request& request) {
     std::vector<int32_t> tokens = request.choices[i].take_history();
     if (tokens.empty()) continue;
     histories_.keep(request.id, static_cast<int32_t>(i),
-                    {std::move(tokens), request.output_start, request.params, request.prefix_namespace, request.tenant,
-                     request.priority, request.next_choice});
+                    {std::move(tokens), request.output_start, request.params, request.prefix_namespace,
+                     request.shared_tokens, request.tenant, request.priority, request.next_choice});
   }
   requests_.erase(request.id);
 }

@@ -22,7 +22,8 @@ int32_t Scheduler::Impl::takeover_limit(const Sequence& seq) const {
 
 void Scheduler::Impl::find_prefix(const Sequence& seq) {
   const int32_t limit = config.prefix_caching ? takeover_limit(seq) : 0;
-  cache.index().find(seq.group->ns, {seq.tokens.data(), size_t(limit)}, match);
+  const SequenceGroup& g = *seq.group;
+  cache.index().find(kSharedNamespace, g.ns, g.shared_blocks, {seq.tokens.data(), size_t(limit)}, match);
 }
 
 // The first `common` tokens of `lead`, as far as they may be shared in the step that is being planned: full blocks

@@ -87,7 +87,6 @@ void Scheduler::Impl::publish(Sequence& seq) {
   if (!config.prefix_caching) return;
   PrefixIndex& index = cache.index();
   const int32_t size = config.block_size;
-  const uint64_t ns = seq.group->ns;
   const auto own_blocks = [&](int32_t at) {
     for (int g = 0; g < cache.num_groups(); ++g) blocks[g] = seq.tables[g][at];
   };
@@ -95,7 +94,7 @@ void Scheduler::Impl::publish(Sequence& seq) {
     const int32_t at = seq.indexed;
     own_blocks(at);
     const std::span<const int32_t> tokens(seq.tokens.data() + at * size, size);
-    const NodeId node = index.insert(seq.node, ns, tokens, blocks);
+    const NodeId node = index.insert(seq.node, seq.group->ns_of(at), tokens, blocks);
     for (int g = 0; g < cache.num_groups(); ++g) {
       const BlockId known = index.block(node, g);
       if (blocks[g] == kNoBlock || known == kNoBlock || known == blocks[g]) continue;
@@ -110,7 +109,7 @@ void Scheduler::Impl::publish(Sequence& seq) {
   if (rest == 0 || seq.indexed != seq.computed / size) return;
   own_blocks(seq.indexed);
   const std::span<const int32_t> tokens(seq.tokens.data() + seq.indexed * size, rest);
-  index.insert_tail(seq.node, ns, tokens, blocks);
+  index.insert_tail(seq.node, seq.group->ns_of(seq.indexed), tokens, blocks);
 }
 
 void Scheduler::Impl::leave_window(Sequence& seq) {

@@ -76,6 +76,13 @@ std::optional<Refusal> Scheduler::Impl::check(const RequestSpec& spec) const {
     return Refusal{ErrorCode::kInvalidArgument, "max_tokens",
                    cat("max_tokens must be at least 1, got ", spec.max_new_tokens), spec.max_new_tokens, 1};
   }
+  if (spec.prefix_namespace == kSharedNamespace) {
+    return Refusal{ErrorCode::kInvalidArgument, "namespace", "namespace 2**64 - 1 is that of shared prompts", 0, 0};
+  }
+  if (spec.shared_tokens < 0) {
+    return Refusal{ErrorCode::kInvalidArgument, "shared_tokens",
+                   cat("shared_tokens must be at least 0, got ", spec.shared_tokens), spec.shared_tokens, 0};
+  }
   int64_t most = std::min(config.max_seqs, config.max_tokens_per_step);
   if (config.max_seqs_per_tenant > 0) most = std::min<int64_t>(most, config.max_seqs_per_tenant);
   if (n < 1 || n > most) {
@@ -123,6 +130,7 @@ void Scheduler::Impl::add(RequestSpec spec) {
   auto g = std::make_unique<SequenceGroup>();
   g->id = spec.id;
   g->ns = spec.prefix_namespace;
+  g->shared_blocks = std::min(spec.shared_tokens, static_cast<int32_t>(spec.prompt.size())) / config.block_size;
   g->tenant = &waiting.join(spec.tenant);
   if (g->tenant->waiting.empty()) waiting.lift(*g->tenant);
   g->key = static_cast<int64_t>(next_step) + int64_t{spec.priority} * config.ageing_steps;

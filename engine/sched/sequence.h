@@ -7,6 +7,7 @@
 #include "cache/block_table.h"
 #include "cache/prefix_index.h"
 #include "plan/step_plan.h"
+#include "sched/request.h"
 
 namespace octavo {
 
@@ -54,6 +55,7 @@ struct SequenceGroup {
   RequestId id = 0;
   std::vector<SeqId> seq_ids;  // as given; the first computes the prompt
   uint64_t ns = 0;
+  int32_t shared_blocks = 0;  // so many leading ones are cached for all namespaces
   Tenant* tenant = nullptr;
   int32_t priority = 0;
   int64_t key = 0;   // its place among the tenant's: the step of its arrival, later by some steps for each priority
@@ -80,6 +82,7 @@ struct SequenceGroup {
   int64_t blocked_room = -1;  // the room there was when it could not be admitted,
   StepId blocked_step = 0;    // and when that was
 
+  uint64_t ns_of(int32_t block) const { return block < shared_blocks ? kSharedNamespace : ns; }
   // Seats it takes: branches to come count.
   int32_t width() const { return static_cast<int32_t>(forked ? branches.size() : seq_ids.size()); }
   // Its next row is planned only once its last token is known: asked for, or since branches of n > 1 and beams are

@@ -64,6 +64,7 @@ class AsyncEngine:
         namespace: int = 0,
         priority: int = 0,
         tenant: int = 0,
+        shared_tokens: int = 0,
         max_backlog: int = MAX_BACKLOG,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> TokenStream:
@@ -74,6 +75,7 @@ class AsyncEngine:
             namespace: equal prompts share their cache only within one namespace.
             priority: smaller runs first, among the requests of one tenant.
             tenant: tenants share the engine's time fairly.
+            shared_tokens: the full cache blocks of so many leading tokens are shared with all namespaces.
             max_backlog: deltas that may wait to be read; a reader that falls further behind has its request aborted.
             loop: where the stream is read; the running loop by default. From another thread it must be given, and the
                 engine must have been used on it before (``attach``).
@@ -85,7 +87,13 @@ class AsyncEngine:
         if reader is None or reader.loop is not (loop or reader.loop):
             raise InvalidArgumentError("loop is not attached: call attach() on it first", param="loop")
         return reader.submit(
-            ids, params, namespace=namespace, priority=priority, tenant=tenant, max_backlog=max_backlog
+            ids,
+            params,
+            namespace=namespace,
+            priority=priority,
+            tenant=tenant,
+            shared_tokens=shared_tokens,
+            max_backlog=max_backlog,
         )
 
     async def with_grammar(self, params: SamplingParams) -> SamplingParams:

@@ -143,6 +143,7 @@ class LoadedModel:
         namespace: int = 0,
         priority: int = 0,
         tenant: int = 0,
+        shared_tokens: int = 0,
     ) -> int:
         """Hand a request to the engine and return its id; its deltas come through ``channel``. Thread-safe.
 
@@ -151,6 +152,7 @@ class LoadedModel:
             namespace: equal prompts share their cache only within one namespace.
             priority: smaller runs first, among the requests of one tenant.
             tenant: tenants share the engine's time fairly.
+            shared_tokens: the full cache blocks of so many leading tokens are shared with all namespaces.
 
         Raises:
             RefusedError: it can never be served, with the numbers.
@@ -158,10 +160,17 @@ class LoadedModel:
         self.check_alive()
         checks.integer("priority", priority, -(2**31), 2**31 - 1)
         checks.integer("tenant", tenant, 0, 2**64 - 1)
+        checks.integer("shared_tokens", shared_tokens, 0, 2**31 - 1)
         native = self._native(params, len(ids))
         try:
             return self.engine.submit(
-                ids, native, channel, namespace=namespace, priority=priority, tenant=tenant
+                ids,
+                native,
+                channel,
+                namespace=namespace,
+                priority=priority,
+                tenant=tenant,
+                shared_tokens=shared_tokens,
             )
         except RefusedError as error:
             raise self._with_advice(error) from None

@@ -116,11 +116,18 @@ class LoopReader:
         priority: int,
         max_backlog: int,
         tenant: int = 0,
+        shared_tokens: int = 0,
     ) -> TokenStream:
         """Hand a request to the engine. Thread-safe."""
         with self._lock:
             request = self._model.submit(
-                ids, params, self._channel, namespace=namespace, priority=priority, tenant=tenant
+                ids,
+                params,
+                self._channel,
+                namespace=namespace,
+                priority=priority,
+                tenant=tenant,
+                shared_tokens=shared_tokens,
             )
             stream = self._streams[request] = TokenStream(self, request, params.n, max_backlog)
         return stream

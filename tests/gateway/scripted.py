@@ -98,6 +98,7 @@ class ScriptedStream:
         self.script = script
         self.namespace = 0
         self.tenant = 0
+        self.shared_tokens = 0
         self.cancelled = False
         self._deltas: deque[Delta] = deque()
         self._wake = asyncio.Event()
@@ -223,7 +224,14 @@ class ScriptedEngine:
         self.is_shut_down = False
 
     def submit(
-        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int, tenant: int = 0
+        self,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        *,
+        namespace: int,
+        priority: int,
+        tenant: int = 0,
+        shared_tokens: int = 0,
     ) -> ScriptedStream:
         if self.refuse is not None:
             raise self.refuse
@@ -231,6 +239,7 @@ class ScriptedEngine:
         stream = ScriptedStream(self, prompt, params, script)
         stream.namespace = namespace
         stream.tenant = tenant
+        stream.shared_tokens = shared_tokens
         self.submitted.append(stream)
         self.waiting += 1
         return stream

@@ -93,7 +93,9 @@ async def serving(
     state = ServerState.of(settings)
     workers = TextWorkers(2)
     if engine is not None:
-        state.loaded(Service(ApiContext(engine, api_settings, state.metrics, workers)))
+        service = Service(ApiContext(engine, api_settings, state.metrics, workers))
+        await service.declare_prompts()
+        state.loaded(service)
     listener = bind(settings)
     http = HttpServer(
         Dispatcher(state, Handlers(state, api_settings, settings), ApiKeys.of(settings)), settings

@@ -134,6 +134,7 @@ class _StubModel:
         namespace: int = 0,
         priority: int = 0,
         tenant: int = 0,
+        shared_tokens: int = 0,
     ) -> int:
         request, self._next = self._next, self._next + 1
         self.channel.begin(request, len(ids), params.max_tokens or _DEFAULT_TOKENS)
@@ -150,7 +151,14 @@ class StubEngine:
         self.model = ModelInfo("stub", 1 << 20, summary="no model: every token comes at once")
 
     def submit(
-        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int, tenant: int = 0
+        self,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        *,
+        namespace: int,
+        priority: int,
+        tenant: int = 0,
+        shared_tokens: int = 0,
     ) -> TokenStream:
         if self._reader is None:
             import asyncio

@@ -24,4 +24,4 @@ def cache_namespace(tenant: str | None, salt: str | None) -> int:
         if name is not None:
             raw = name.encode()
             digest.update(kind + len(raw).to_bytes(8, "little") + raw)
-    return int.from_bytes(digest.digest(), "little") or 1
+    return min(max(int.from_bytes(digest.digest(), "little"), 1), 2**64 - 2)  # the last is the engine's own

@@ -21,6 +21,7 @@ from octavo_gateway.api.sampling import (
     describe_defaults,
 )
 from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.api.shared_prompts import SharedPrompts
 from octavo_gateway.api.structure import Structure
 from octavo_gateway.api.text import PromptLength, TextWorkers
 from octavo_gateway.api.waiting import WaitingTokens
@@ -48,6 +49,7 @@ class ApiContext:
         self.metrics = metrics
         self.workers = workers
         self.waiting = WaitingTokens(settings.max_queue_tokens)
+        self.shared_prompts = SharedPrompts()
         self.defaults = default_sampling(engine.model, settings)
         check_default_sampling(self.defaults)
         _log.info(
@@ -123,12 +125,16 @@ class ApiContext:
 
         namespace = cache_namespace(caller.tenant, request.cache_salt)
         tenant = cache_namespace(caller.tenant, None)
+        # Who salts wants to share with nobody.
+        shared = 0 if request.cache_salt else self.shared_prompts.common_with(ids)
         priority = request.priority or 0
         if not -(2**31) <= priority < 2**31:
             raise invalid("priority", f"priority must be from {-(2**31)} to {2**31 - 1}, got {priority}.")
         deadlines = Deadlines.of(request, caller, self.settings)
         try:
-            stream = self.engine.submit(ids, params, namespace=namespace, priority=priority, tenant=tenant)
+            stream = self.engine.submit(
+                ids, params, namespace=namespace, priority=priority, tenant=tenant, shared_tokens=shared
+            )
         except OctavoError as e:
             raise self._refusal(
                 e.code, e.param, str(e), getattr(e, "limit", 0), prompt_param, renamed

@@ -119,9 +119,19 @@ class Engine(Protocol):
     @property
     def tokenizer(self) -> Tokenizer: ...
     def submit(
-        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int, tenant: int = 0
+        self,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        *,
+        namespace: int,
+        priority: int,
+        tenant: int = 0,
+        shared_tokens: int = 0,
     ) -> TokenStream:
-        """Hand a request to the engine. Raises octavo.errors.RefusedError when it is not accepted."""
+        """Hand a request to the engine; all namespaces share what is cached of its first `shared_tokens` tokens.
+
+        Raises octavo.errors.RefusedError when it is not accepted.
+        """
         ...
 
     async def compile(self, spec: GrammarSpec) -> CompiledGrammar:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from octavo_gateway.protocol.tokens import TokenizeRequest
+
 
 @dataclass(frozen=True)
 class ApiSettings:
@@ -23,6 +25,7 @@ class ApiSettings:
     tool_parser: str = "auto"  # a name of api.parsers.formats
     reasoning_parser: str = "auto"
     max_queue_tokens: int = 2**20  # prompt tokens that wait for their first token; 0: no limit
+    shared_prompts: tuple[TokenizeRequest, ...] = ()  # what all tenants may share in the cache
     first_token_seconds: float = 0.0  # until the first token; 0: no limit
     request_seconds: float = 0.0  # for the whole answer; 0: no limit
     keep_alive_seconds: float = 15.0  # 0: no keep-alive comments

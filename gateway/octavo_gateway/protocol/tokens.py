@@ -24,6 +24,12 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     return_token_strs: bool | None = None
 
 
+class SharedPromptFile(msgspec.Struct, kw_only=True):
+    """Prompts that an operator declares common to all tenants."""
+
+    prompts: list[TokenizeRequest]
+
+
 class Tokenized(msgspec.Struct, kw_only=True):
     count: int
     max_model_len: int

@@ -22,7 +22,9 @@ from octavo_gateway.api.parsers.formats import (
 )
 from octavo_gateway.api.sampling import check_default_sampling
 from octavo_gateway.api.settings import ApiSettings
+from octavo_gateway.protocol.decode import decode
 from octavo_gateway.protocol.errors import ApiError
+from octavo_gateway.protocol.tokens import SharedPromptFile, TokenizeRequest
 from octavo_gateway.server.settings import ServerSettings
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -99,6 +101,12 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
         type=int,
         default=0,
         help="requests under way of one tenant (the name of its API key); more are answered 429; 0: no such limit",
+    )
+    group.add_argument(
+        "--shared-prompts",
+        metavar="FILE",
+        help="prompts whose cached beginnings all tenants may share, as JSON: "
+        '{"prompts": [{"messages": [...]}, {"prompt": "..."}]}, each as POST /tokenize takes it',
     )
     group.add_argument("--max-body-bytes", type=int, default=32 * 1024 * 1024, help="largest request body")
     group.add_argument(
@@ -325,6 +333,7 @@ def api_settings(flags: argparse.Namespace) -> ApiSettings:
         tool_parser=flags.tool_call_parser,
         reasoning_parser=flags.reasoning_parser,
         max_queue_tokens=flags.max_queue_tokens,
+        shared_prompts=_shared_prompts(flags.shared_prompts, flags.max_nesting_depth),
         first_token_seconds=flags.first_token_timeout,
         request_seconds=flags.request_timeout,
         keep_alive_seconds=flags.keep_alive_interval,
@@ -348,6 +357,22 @@ def _admin_keys(given: list[str] | None) -> tuple[str, ...]:
     if given is not None and not all(given):
         raise InvalidArgumentError("--admin-key must not be empty", param="admin_key")
     return tuple(given or ())
+
+
+def _shared_prompts(file: str | None, max_depth: int) -> tuple[TokenizeRequest, ...]:
+    if file is None:
+        return ()
+    try:
+        prompts = decode(Path(file).read_bytes(), SharedPromptFile, max_depth=max_depth).prompts
+    except OSError as e:
+        raise InvalidArgumentError(
+            f"--shared-prompts: {file} cannot be read ({e.strerror or e})", param="shared_prompts"
+        ) from None
+    except ApiError as e:
+        raise InvalidArgumentError(f"--shared-prompts: {file}: {e}", param="shared_prompts") from None
+    if not prompts:
+        raise InvalidArgumentError(f"--shared-prompts: {file} has no prompts", param="shared_prompts")
+    return tuple(prompts)
 
 
 def _crash_folder(flags: argparse.Namespace) -> str | None:

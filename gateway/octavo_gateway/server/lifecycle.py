@@ -109,7 +109,9 @@ async def serve(
         if engine is not None:
             tokenizer = engine.tokenizer
             workers.warm(lambda: tokenizer.encode(_LONG_TEXT, add_special_tokens=False))
-            state.loaded(Service(ApiContext(engine, api, state.metrics, workers)))
+            service = Service(ApiContext(engine, api, state.metrics, workers))
+            await service.declare_prompts()
+            state.loaded(service)
             report.engine(engine.model.engine_info)
             noting = asyncio.ensure_future(_note(report, state, engine))
             _announce(listener, api, engine)

@@ -115,9 +115,18 @@ class ServedEngine:
         return self._tokenizer
 
     def submit(
-        self, prompt: Sequence[int], params: SamplingParams, *, namespace: int, priority: int, tenant: int = 0
+        self,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        *,
+        namespace: int,
+        priority: int,
+        tenant: int = 0,
+        shared_tokens: int = 0,
     ) -> TokenStream:
-        return self._engine.submit(prompt, params, namespace=namespace, priority=priority, tenant=tenant)
+        return self._engine.submit(
+            prompt, params, namespace=namespace, priority=priority, tenant=tenant, shared_tokens=shared_tokens
+        )
 
     async def compile(self, spec: GrammarSpec) -> CompiledGrammar:
         return await self._engine.model.grammars.compile_soon(spec)

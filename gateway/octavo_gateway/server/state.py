@@ -13,6 +13,8 @@ from octavo_gateway.api.completions import CompletionService
 from octavo_gateway.api.context import ApiContext
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.metrics import Metrics
+from octavo_gateway.api.shared_prompts import SharedPrompts
+from octavo_gateway.api.tokens import tokenize
 from octavo_gateway.protocol.errors import queue_full, too_many_of_tenant, unavailable
 from octavo_gateway.server.settings import ServerSettings
 
@@ -30,6 +32,14 @@ class Service:
         self.context = context
         self.chat = ChatService(context)
         self.completions = CompletionService(context)
+
+    async def declare_prompts(self) -> None:
+        """Work out the ids of the prompts that the operator declared shared. Raises ApiError for one that is wrong."""
+        context = self.context
+        declared = context.settings.shared_prompts
+        context.shared_prompts = SharedPrompts(
+            [(await tokenize(context, self.chat, prompt)).tokens for prompt in declared]
+        )
 
 
 class ServerState:

@@ -1,8 +1,9 @@
 """A plain model of what a step does to the KV cache, to hold the scheduler's plans against.
 
-Every slot of every block holds the identity of the prefix whose K and V would lie there: a number that stands for
-(namespace, tokens up to and including that position). Copies and writes are applied as a plan says, and every position
-that a row reads must hold exactly the prefix of the row's own sequence.
+Every slot of every block holds the identity of the prefix whose K and V would lie there: a number that stands for the
+tokens up to and including that position, each with its namespace unless it is declared common to all. Copies and
+writes are applied as a plan says, and every position that a row reads must hold exactly the prefix of the row's own
+sequence.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from dataclasses import dataclass, field
 from octavo._engine import Scheduler
 
 PARTITION = 128
+
+
+def common_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many leading tokens are equal."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def draw(ns: int, tokens: list[int]) -> int:
@@ -42,12 +48,15 @@ class Request:
 class World:
     """A scheduler, the cache that its plans act on, and the requests as their owner sees them."""
 
-    def __init__(self, *, groups=((64, 0),), block_size=16, max_model_len=4096, vocab=1000, **config):
+    def __init__(
+        self, *, groups=((64, 0),), block_size=16, max_model_len=4096, vocab=1000, declared=(), **config
+    ):
         self.scheduler = Scheduler(
             groups=list(groups), block_size=block_size, max_model_len=max_model_len, **config
         )
         self.block_size, self.windows = block_size, [w for _, w in groups]
         self.max_model_len, self.vocab = max_model_len, vocab
+        self.declared = declared  # prompts that all namespaces share
         self.budget = config.get("max_tokens_per_step", 512)
         self.max_seqs = config.get("max_seqs", 256)
         self.kv = [[[None] * block_size for _ in range(blocks)] for blocks, _ in groups]
@@ -96,6 +105,7 @@ class World:
             prompt_logits=prompt_logits,
             source=source,
             tenant=tenant,
+            shared_tokens=self.declared_tokens(request.prompt),
         )
         self.next_id += 1
         self.next_seq += n
@@ -116,10 +126,15 @@ class World:
 
     # steps
 
+    def declared_tokens(self, tokens) -> int:
+        return max((common_length(tokens, prompt) for prompt in self.declared), default=0)
+
     def chain(self, ns: int, tokens) -> list[int]:
-        out, at = [], ("namespace", ns)
-        for token in tokens:
-            at = self.chains.setdefault((at, token), len(self.chains))
+        shared = self.declared_tokens(tokens)
+        out, at = [], -1
+        for i, token in enumerate(tokens):
+            space = "shared" if i < shared else ns
+            at = self.chains.setdefault((at, space, token), len(self.chains))
             out.append(at)
         return out
 

@@ -45,13 +45,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         watermark=st.sampled_from([0.0, 0.1]),
         limit=st.sampled_from([0, 3]),
         ageing=st.sampled_from([1, 1000]),
+        declared=st.sampled_from([(), STEMS[:1], STEMS]),
     )
-    def build(self, groups, depth, budget, max_seqs, caching, watermark, limit, ageing):
+    def build(self, groups, depth, budget, max_seqs, caching, watermark, limit, ageing, declared):
         self.depth = depth
         self.world = World(
             groups=groups, block_size=4, max_model_len=50, vocab=2, max_tokens_per_step=budget, max_seqs=max_seqs,
             prefix_caching=caching, watermark=watermark, depth=depth,
-            max_seqs_per_tenant=limit, ageing_steps=ageing,
+            max_seqs_per_tenant=limit, ageing_steps=ageing, declared=declared,
         )  # fmt: skip
 
     @rule(
