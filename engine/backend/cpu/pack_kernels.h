@@ -1,12 +1,9 @@
 #pragma once
 #include <cstddef>
 
-#include "ops/weight_source.h"
+#include "ops/quantize_row.h"
 
 namespace octavo {
-
-// A row of dense weights to GGUF blocks, by the formulas of the gguf package. k is a multiple of 32.
-using QuantizeRow = void (*)(const std::byte* row, int k, std::byte* blocks);
 
 // Sixteen dense rows to a panel (see weight_layout.h).
 using PackDense = void (*)(const std::byte* const* rows, int k, std::byte* panel);
@@ -22,7 +19,6 @@ struct PackKernels {
     return (to == WeightFormat::kQ8_0 ? q8_0 : q4_1)[static_cast<int>(from)];
   }
 };
-constexpr bool quantizes_to(WeightFormat f) { return f == WeightFormat::kQ8_0 || f == WeightFormat::kQ4_1; }
 
 extern const PackKernels kPackBaseline, kPackAvx2;
 

@@ -1,19 +1,13 @@
 #include "backend/cpu/pack_scaled.h"
 
 #include <cstring>
+#include <type_traits>
 
-#include "backend/cpu/scaled_blocks.h"
+#include "backend/cpu/weight_layout.h"
+#include "ops/file_block.h"
 
 namespace octavo::cpu {
 namespace {
-
-template <class T>
-T read(const std::byte* p) {
-  T value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
-int byte_at(const std::byte* p, int i) { return static_cast<int>(p[i]); }
 
 void or_word(uint8_t* bytes, int row, uint32_t word) {
   uint32_t old;
@@ -41,127 +35,38 @@ void put_codes(const uint8_t* codes, int row, Group& g) {
   }
 }
 
-// 128 weights are four planes of 2 bits of 32 bytes.
-void read_pairs(const std::byte* from, uint8_t* codes, int shift) {
-  for (int half = 0; half < 2; ++half) {
-    for (int j = 0; j < 4; ++j) {
-      for (int l = 0; l < 32; ++l) {
-        codes[128 * half + 32 * j + l] |= (byte_at(from, 32 * half + l) >> (2 * j) & 3) << shift;
-      }
-    }
-  }
-}
-
-// Weights `width` apart share a byte.
-void read_nibbles(const std::byte* from, int width, int count, uint8_t* codes) {
-  for (int begin = 0; begin < count; begin += 2 * width, from += width) {
-    for (int l = 0; l < width; ++l) {
-      codes[begin + l] = byte_at(from, l) & 15;
-      codes[begin + width + l] = byte_at(from, l) >> 4;
-    }
-  }
-}
-
-// Bit `g` of byte l is that of element 32 * g + l.
-void read_bits(const std::byte* from, uint8_t* codes, int shift) {
-  for (int g = 0; g < 8; ++g) {
-    for (int l = 0; l < 32; ++l) codes[32 * g + l] |= (byte_at(from, l) >> g & 1) << shift;
-  }
-}
-
-// Eight scales and eight minima of 6 bits in 12 bytes.
-template <class Block>
-void read_scales_and_minima(const std::byte* from, int row, Block& to) {
-  for (int g = 0; g < 4; ++g) {
-    const int s = byte_at(from, g), m = byte_at(from, g + 4), low = byte_at(from, g + 8);
-    to.groups[g].scale[row] = s & 63;
-    to.groups[g].min[row] = m & 63;
-    to.groups[g + 4].scale[row] = (low & 15) | s >> 6 << 4;
-    to.groups[g + 4].min[row] = low >> 4 | m >> 6 << 4;
-  }
-}
-
 template <class Block>
 void put_groups(const uint8_t* codes, int row, Block& to) {
   for (int g = 0; g < Block::kGroups; ++g) put_codes(codes + 32 * g, row, to.groups[g]);
 }
 
-void pack_block(const std::byte* from, int row, BlockQ2_K& to) {
-  uint8_t codes[256] = {};
-  for (int i = 0; i < 16; ++i) to.groups[i / 2].scales[2 * row + i % 2] = byte_at(from, i);
-  read_pairs(from + 16, codes, 0);
-  to.scale[row] = read<uint16_t>(from + 80);
-  to.min[row] = read<uint16_t>(from + 82);
-  put_groups(codes, row, to);
-}
-void pack_block(const std::byte* from, int row, BlockQ3_K& to) {
-  uint8_t codes[256] = {};
-  read_pairs(from + 32, codes, 0);
-  read_bits(from, codes, 2);
-  const std::byte* scales = from + 96;
-  for (int i = 0; i < 16; ++i) {
-    const int low = byte_at(scales, i % 8) >> (i / 8 * 4) & 15, high = byte_at(scales, 8 + i % 4) >> (i / 4 * 2) & 3;
-    to.groups[i / 2].scale[2 * row + i % 2] = static_cast<int8_t>((low | high << 4) - 32);
+// The numbers of a row of a block that stand beside its codes.
+template <class Block>
+void put_scales(const FileBlock& from, int row, Block& to) {
+  if constexpr (requires { to.exponent; }) {
+    to.exponent[row] = from.exponent;
+  } else if constexpr (requires { to.zero; }) {
+    to.scale[row] = from.wide_scale;
+    to.zero[row] = from.zero;
+  } else {
+    to.scale[row] = from.scale;
+    if constexpr (requires { to.min; }) to.min[row] = from.min;
   }
-  to.scale[row] = read<uint16_t>(from + 108);
-  put_groups(codes, row, to);
-}
-void pack_block(const std::byte* from, int row, BlockQ4_K& to) {
-  uint8_t codes[256];
-  to.scale[row] = read<uint16_t>(from);
-  to.min[row] = read<uint16_t>(from + 2);
-  read_scales_and_minima(from + 4, row, to);
-  read_nibbles(from + 16, 32, 256, codes);
-  put_groups(codes, row, to);
-}
-void pack_block(const std::byte* from, int row, BlockQ5_K& to) {
-  uint8_t codes[256];
-  to.scale[row] = read<uint16_t>(from);
-  to.min[row] = read<uint16_t>(from + 2);
-  read_scales_and_minima(from + 4, row, to);
-  read_nibbles(from + 48, 32, 256, codes);
-  read_bits(from + 16, codes, 4);
-  put_groups(codes, row, to);
-}
-void pack_block(const std::byte* from, int row, BlockQ6_K& to) {
-  uint8_t codes[256];
-  read_nibbles(from, 64, 256, codes);
-  read_pairs(from + 128, codes, 4);
-  for (int i = 0; i < 16; ++i) to.groups[i / 2].scale[2 * row + i % 2] = read<int8_t>(from + 192 + i);
-  to.scale[row] = read<uint16_t>(from + 208);
-  put_groups(codes, row, to);
-}
-void pack_block(const std::byte* from, int row, BlockIQ4_NL& to) {
-  uint8_t codes[32];
-  to.scale[row] = read<uint16_t>(from);
-  read_nibbles(from + 2, 16, 32, codes);
-  put_groups(codes, row, to);
-}
-void pack_block(const std::byte* from, int row, BlockIQ4_XS& to) {
-  uint8_t codes[256];
-  to.scale[row] = read<uint16_t>(from);
-  const int high = read<uint16_t>(from + 2);
-  for (int g = 0; g < 8; ++g) {
-    const int low = byte_at(from + 4, g / 2) >> (g % 2 * 4) & 15;
-    to.groups[g].scale[row] = static_cast<int8_t>((low | (high >> (2 * g) & 3) << 4) - 32);
+  for (int g = 0; g < Block::kGroups; ++g) {
+    auto& group = to.groups[g];
+    if constexpr (requires { group.scales; }) {
+      for (int h = 0; h < 2; ++h) {
+        group.scales[2 * row + h] = static_cast<uint8_t>(from.scales[2 * g + h] | from.mins[2 * g + h] << 4);
+      }
+    } else if constexpr (requires { group.scale; }) {
+      using Scale = std::remove_reference_t<decltype(group.scale[0])>;
+      constexpr int kHalves = sizeof(group.scale) / kGroupRows;
+      for (int h = 0; h < kHalves; ++h) {
+        group.scale[kHalves * row + h] = static_cast<Scale>(from.scales[kHalves * g + h]);
+      }
+      if constexpr (requires { group.min; }) group.min[row] = from.mins[g];
+    }
   }
-  read_nibbles(from + 8, 16, 256, codes);
-  put_groups(codes, row, to);
-}
-void pack_block(const std::byte* from, int row, BlockMXFP4& to) {
-  uint8_t codes[32];
-  to.exponent[row] = byte_at(from, 0);
-  read_nibbles(from + 1, 16, 32, codes);
-  put_groups(codes, row, to);
-}
-
-template <int N>
-void pack_block(const std::byte* from, int row, BlockInt4<N>& to) {
-  uint8_t codes[32 * N];
-  to.scale[row] = read<float>(from);
-  to.zero[row] = byte_at(from, 4);
-  read_nibbles(from + 5, 16, 32 * N, codes);
-  put_groups(codes, row, to);
 }
 
 template <class Block>
@@ -169,7 +74,12 @@ void pack(WeightFormat format, const std::byte* const* rows, int count, int k, s
   auto* blocks = reinterpret_cast<Block*>(panel);
   const auto info = weight_format_info(format);
   for (int b = 0; b < k / info.block; ++b) {
-    for (int r = 0; r < count; ++r) pack_block(rows[r] + static_cast<size_t>(b) * info.block_bytes, r, blocks[b]);
+    for (int r = 0; r < count; ++r) {
+      FileBlock from;
+      read_file_block(format, rows[r] + static_cast<size_t>(b) * info.block_bytes, from);
+      put_scales(from, r, blocks[b]);
+      put_groups(from.codes, r, blocks[b]);
+    }
   }
 }
 
