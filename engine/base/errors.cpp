@@ -22,6 +22,8 @@ const char* error_code_name(ErrorCode code) {
       return "out_of_memory";
     case ErrorCode::kCancelled:
       return "cancelled";
+    case ErrorCode::kDeviceLost:
+      return "device_lost";
     case ErrorCode::kShutdown:
       return "shutdown";
     case ErrorCode::kInternal:

@@ -18,6 +18,7 @@ enum class ErrorCode {
   kOutOfMemory,
   kCancelled,
   kShutdown,
+  kDeviceLost,  // nothing works on the device any more in this process
   kInternal,
 };
 

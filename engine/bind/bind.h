@@ -13,7 +13,7 @@ void bind_text(nb::module_& m);
 void bind_pieces(nb::module_& m);
 void bind_grammar(nb::module_& m);
 void bind_sample(nb::module_& m);
-void bind_cpu_ops(nb::module_& m);
+void bind_backend_ops(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_model_runner(nb::module_& m);
 void bind_ops(nb::module_& m);

@@ -210,7 +210,7 @@ void bind_engine(nb::module_& m) {
       .def(nb::new_([](const ModelConfig& config, std::shared_ptr<WeightFiles> weights, int max_model_len,
                        int block_size, const std::string& dtype, int num_blocks, int max_num_seqs,
                        int max_num_batched_tokens, bool enable_prefix_caching, int threads, const std::string& isa,
-                       bool trace, int max_num_seqs_per_tenant) {
+                       bool trace, int max_num_seqs_per_tenant, const std::string& device, bool fast) {
              EngineOptions o;
              o.max_model_len = max_model_len;
              o.block_size = block_size;
@@ -220,7 +220,7 @@ void bind_engine(nb::module_& m) {
              o.max_num_batched_tokens = max_num_batched_tokens;
              o.enable_prefix_caching = enable_prefix_caching;
              o.threads = threads;
-             o.isa = isa;
+             o.backend = {device, isa, fast};
              o.trace = trace;
              o.max_num_seqs_per_tenant = max_num_seqs_per_tenant;
              nb::gil_scoped_release r;
@@ -230,7 +230,8 @@ void bind_engine(nb::module_& m) {
            nb::arg("block_size") = 16, nb::arg("kv_dtype") = "f16", nb::arg("num_blocks"),
            nb::arg("max_num_seqs") = 256, nb::arg("max_num_batched_tokens") = 512,
            nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0, nb::arg("isa") = "",
-           nb::arg("trace") = false, nb::arg("max_num_seqs_per_tenant") = 0,
+           nb::arg("trace") = false, nb::arg("max_num_seqs_per_tenant") = 0, nb::arg("device") = "cpu",
+           nb::arg("fast") = false,
            "Packs the weights and makes the KV pool. trace: note where the time of steps goes.")
       .def("start", &Engine::start, nb::arg("table"), release, "Starts the engine thread.")
       .def("open_channel", &Engine::open_channel)

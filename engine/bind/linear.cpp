@@ -5,10 +5,10 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include "backend_ops.h"
 #include "base/errors.h"
 #include "base/format.h"
 #include "bind.h"
-#include "cpu_ops.h"
 
 namespace octavo {
 namespace {
@@ -70,7 +70,7 @@ MatrixSource matrix_source(const Part& part) {
   return source;
 }
 
-std::unique_ptr<PackedWeight> pack(CpuOps& ops, const std::vector<Part>& parts, const std::string& pack_as) {
+std::unique_ptr<PackedWeight> pack(BackendOps& ops, const std::vector<Part>& parts, const std::string& pack_as) {
   std::vector<MatrixSource> sources;
   for (const Part& part : parts) {
     sources.push_back(matrix_source(part));
@@ -107,7 +107,7 @@ void check_vector(const std::optional<Vector>& vector, const char* name, int siz
   }
 }
 
-void linear_into(CpuOps& ops, const PackedWeight& weight, const Matrix& x, const MutableMatrix& out,
+void linear_into(BackendOps& ops, const PackedWeight& weight, const Matrix& x, const MutableMatrix& out,
                  const std::string& prologue, const std::optional<Vector>& norm_weight, float eps,
                  const std::optional<Vector>& bias, bool accumulate) {
   LinearParams p;
@@ -134,19 +134,21 @@ void linear_into(CpuOps& ops, const PackedWeight& weight, const Matrix& x, const
   nb::gil_scoped_release nogil;
   ops.reserve({.max_tokens = p.m, .max_k = weight.k(), .max_n = weight.n()});
   ops.backend().linear(ops.queue(), p);
+  ops.wait();
 }
 
-NumpyMatrix embed(CpuOps& ops, const PackedWeight& table, const Ids& ids, float scale) {
+NumpyMatrix embed(BackendOps& ops, const PackedWeight& table, const Ids& ids, float scale) {
   NumpyMatrix out = new_matrix(ids.shape(0), table.k());
   nb::gil_scoped_release nogil;
   ops.backend().embed(ops.queue(), {&table, ids.data(), static_cast<int>(ids.shape(0)), scale, out.data()});
+  ops.wait();
   return out;
 }
 
 }  // namespace
 
 void bind_linear(nb::module_& m) {
-  nb::class_<PackedWeight>(m, "PackedWeight", "A matrix [n, k] in the layout of the CPU's kernels.")
+  nb::class_<PackedWeight>(m, "PackedWeight", "A matrix [n, k] in the layout of a device's kernels.")
       .def_prop_ro("n", &PackedWeight::n)
       .def_prop_ro("k", &PackedWeight::k)
       .def_prop_ro("nbytes", &PackedWeight::bytes)

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/cpu/cpu_backend.h"
 #include "base/errors.h"
 #include "base/format.h"
 #include "bind.h"
 #include "model/decoder.h"
 #include "model/step_inputs.h"
+#include "runtime/open_backend.h"
 #include "weight_view.h"
 
 namespace octavo {
@@ -31,8 +31,8 @@ DType kv_dtype_from_name(const std::string& name) {
 class ModelRunner {
  public:
   ModelRunner(const ModelConfig& config, WeightFiles& files, const std::string& kv_dtype, int threads, int block_size,
-              int max_tokens, int max_positions, const std::string& isa)
-      : backend_(make_cpu_backend(isa)),
+              int max_tokens, int max_positions, const std::string& isa, const std::string& device)
+      : backend_(open_backend({device, isa})),
         queue_(backend_->make_queue(threads)),
         decoder_(config, files, *backend_, *queue_, kv_dtype_from_name(kv_dtype), max_tokens, max_positions),
         block_size_(block_size),
@@ -170,10 +170,11 @@ FloatMatrix dequantized(ModelRunner& runner, const std::string& name) {
 
 void bind_model_runner(nb::module_& m) {
   nb::class_<ModelRunner>(m, "ModelRunner", "A decoder with a cache for one sequence, for tests and measurements.")
-      .def(nb::init<const ModelConfig&, WeightFiles&, const std::string&, int, int, int, int, const std::string&>(),
+      .def(nb::init<const ModelConfig&, WeightFiles&, const std::string&, int, int, int, int, const std::string&,
+                    const std::string&>(),
            nb::arg("config"), nb::arg("weights"), nb::kw_only(), nb::arg("kv_dtype") = "f32", nb::arg("threads") = 1,
            nb::arg("block_size") = 16, nb::arg("max_tokens") = 512, nb::arg("max_positions") = 2048,
-           nb::arg("isa") = "", nb::call_guard<nb::gil_scoped_release>())
+           nb::arg("isa") = "", nb::arg("device") = "cpu", nb::call_guard<nb::gil_scoped_release>())
       .def("logits", &run_logits, nb::arg("ids"), nb::kw_only(), nb::arg("start") = 0, nb::arg("chunk") = 0,
            nb::arg("positions") = nb::none(),
            "Logits [positions, vocab], by default of every token from `start` on, computed in steps of `chunk` tokens. "

@@ -9,7 +9,7 @@ NB_MODULE(_engine, m) {
   octavo::bind_pieces(m);
   octavo::bind_grammar(m);
   octavo::bind_sample(m);
-  octavo::bind_cpu_ops(m);
+  octavo::bind_backend_ops(m);
   octavo::bind_linear(m);
   octavo::bind_model_runner(m);
   octavo::bind_ops(m);

@@ -9,10 +9,10 @@
 #include <limits>
 #include <tuple>
 
+#include "backend_ops.h"
 #include "base/errors.h"
 #include "base/format.h"
 #include "bind.h"
-#include "cpu_ops.h"
 #include "ops/attention_extent.h"
 #include "tensor_arg.h"
 
@@ -33,21 +33,23 @@ const float* floats(const ReadTensor& t) { return static_cast<const float*>(t.da
 
 // The caller's two cache tensors as one layer of a pool.
 struct Cache {
-  WriteTensor k;  // [num_blocks, kv_heads, k_dim, block_size]
+  WriteTensor k;  // [num_blocks, kv_heads, k_dim, block_size], on a GPU [num_blocks, kv_heads, block_size, k_dim]
   WriteTensor v;  // [num_blocks, kv_heads, block_size, v_dim]
   int kv_heads, k_dim, v_dim;
   KvLayer layer;
 
-  Cache(nb::handle k_cache, nb::handle v_cache)
+  Cache(BackendOps& ops, nb::handle k_cache, nb::handle v_cache)
       : k(write_tensor(k_cache, "k_cache", kCacheTypes, 4)),
         v(write_tensor(v_cache, "v_cache", kCacheTypes, 4)),
         kv_heads(static_cast<int>(k.shape(1))),
-        k_dim(static_cast<int>(k.shape(2))),
         v_dim(static_cast<int>(v.shape(3))) {
-    const int block_size = static_cast<int>(k.shape(3));
+    const bool slots_last = ops.backend().host_memory();
+    k_dim = static_cast<int>(k.shape(slots_last ? 2 : 3));
+    const int block_size = static_cast<int>(k.shape(slots_last ? 3 : 2));
     if (block_size != 8 && block_size != 16 && block_size != 32) {
       refuse("k_cache",
-             cat("k_cache is [num_blocks, kv_heads, k_dim, block_size] with block_size 8, 16 or 32, got ", block_size));
+             cat("k_cache is [num_blocks, kv_heads, ", slots_last ? "k_dim, block_size" : "block_size, k_dim",
+                 "] with block_size 8, 16 or 32, got ", block_size));
     }
     if (tensor_dtype(k) != tensor_dtype(v)) refuse("v_cache", "v_cache must have the dtype of k_cache");
     check_extent("v_cache", "num_blocks (dimension 0)", v.shape(0), k.shape(0));
@@ -103,6 +105,7 @@ std::vector<AttentionRow> attention_rows(const Cache& cache, const ReadTensor& t
   return rows;
 }
 
+// `rows` with block tables in host memory.
 std::vector<AttentionPrefixGroup> attention_groups(const std::vector<AttentionRow>& rows,
                                                    const std::vector<std::pair<std::vector<int32_t>, int32_t>>& given,
                                                    int block_size) {
@@ -131,7 +134,7 @@ std::vector<AttentionPrefixGroup> attention_groups(const std::vector<AttentionRo
   return groups;
 }
 
-void rms_norm(CpuOps& ops, nb::handle x, nb::handle weight, float eps, nb::handle out) {
+void rms_norm(BackendOps& ops, nb::handle x, nb::handle weight, float eps, nb::handle out) {
   const ReadTensor xs = read_tensor(x, "x", kFloat, -1);
   const ReadTensor w = read_tensor(weight, "weight", kFloat, 1);
   const WriteTensor to = write_tensor(out, "out", kFloat, -1);
@@ -142,9 +145,10 @@ void rms_norm(CpuOps& ops, nb::handle x, nb::handle weight, float eps, nb::handl
   RmsNormParams p{floats(xs), dim, floats(w), eps, rows(xs), static_cast<int>(dim), floats(to), dim};
   const nb::gil_scoped_release unlocked;
   ops.backend().rms_norm(ops.queue(), p);
+  ops.wait();
 }
 
-void silu_and_mul(CpuOps& ops, nb::handle x, nb::handle out) {
+void silu_and_mul(BackendOps& ops, nb::handle x, nb::handle out) {
   const ReadTensor xs = read_tensor(x, "x", kFloat, -1);
   const WriteTensor to = write_tensor(out, "out", kFloat, -1);
   const int64_t width = xs.shape(xs.ndim() - 1);
@@ -154,9 +158,10 @@ void silu_and_mul(CpuOps& ops, nb::handle x, nb::handle out) {
   SiluMulParams p{floats(xs), width, rows(xs), static_cast<int>(width / 2), floats(to), width / 2};
   const nb::gil_scoped_release unlocked;
   ops.backend().silu_mul(ops.queue(), p);
+  ops.wait();
 }
 
-void rope(CpuOps& ops, nb::handle q, nb::handle k, nb::handle positions, nb::handle rope_table) {
+void rope(BackendOps& ops, nb::handle q, nb::handle k, nb::handle positions, nb::handle rope_table) {
   const WriteTensor qs = write_tensor(q, "q", kFloat, 3);
   const WriteTensor ks = write_tensor(k, "k", kFloat, 3);
   const ReadTensor table = read_tensor(rope_table, "rope_table", kFloat, 2);
@@ -180,17 +185,18 @@ void rope(CpuOps& ops, nb::handle q, nb::handle k, nb::handle positions, nb::han
   p.ldk = static_cast<int64_t>(p.kv_heads) * p.k_dim;
   p.rope = floats(table);
   p.rotary_dim = static_cast<int>(rotary);
-  p.positions = at.data();
-  p.slots = slots.data();
+  p.positions = ops.on_device(at);
+  p.slots = ops.on_device(slots);
   const nb::gil_scoped_release unlocked;
   ops.backend().rope_write(ops.queue(), p);
+  ops.wait();
 }
 
-void write_kv(CpuOps& ops, nb::handle k, nb::handle v, nb::handle k_cache, nb::handle v_cache,
+void write_kv(BackendOps& ops, nb::handle k, nb::handle v, nb::handle k_cache, nb::handle v_cache,
               nb::handle slot_mapping) {
   const ReadTensor ks = read_tensor(k, "k", kFloat, 3);
   const ReadTensor vs = read_tensor(v, "v", kFloat, 3);
-  const Cache cache(k_cache, v_cache);
+  const Cache cache(ops, k_cache, v_cache);
   check_extent("k", "kv_heads (dimension 1)", ks.shape(1), cache.kv_heads);
   check_extent("k", "k_dim (dimension 2)", ks.shape(2), cache.k_dim);
   check_extent("v", "num_tokens (dimension 0)", vs.shape(0), ks.shape(0));
@@ -208,15 +214,16 @@ void write_kv(CpuOps& ops, nb::handle k, nb::handle v, nb::handle k_cache, nb::h
   p.ldk = static_cast<int64_t>(p.kv_heads) * p.k_dim;
   p.v = floats(vs);
   p.ldv = static_cast<int64_t>(p.kv_heads) * p.v_dim;
-  p.slots = slots.data();
+  p.slots = ops.on_device(slots);
   p.cache = cache.layer;
   const nb::gil_scoped_release unlocked;
   ops.backend().rope_write(ops.queue(), p);
+  ops.wait();
 }
 
-void copy_blocks(CpuOps& ops, nb::handle k_cache, nb::handle v_cache,
+void copy_blocks(BackendOps& ops, nb::handle k_cache, nb::handle v_cache,
                  const std::vector<std::tuple<int64_t, int64_t, int64_t>>& copies) {
-  const Cache cache(k_cache, v_cache);
+  const Cache cache(ops, k_cache, v_cache);
   std::vector<SlotCopy> list;
   for (const auto& [src, dst, slots] : copies) {
     for (int64_t block : {src, dst}) {
@@ -230,17 +237,19 @@ void copy_blocks(CpuOps& ops, nb::handle k_cache, nb::handle v_cache,
     }
     list.push_back({static_cast<int32_t>(src), static_cast<int32_t>(dst), static_cast<int32_t>(slots)});
   }
-  CopyBlocksParams p{list.data(), static_cast<int>(list.size()), cache.kv_heads, cache.k_dim, cache.v_dim, cache.layer};
+  CopyBlocksParams p{ops.on_device(list), static_cast<int>(list.size()), cache.kv_heads, cache.k_dim, cache.v_dim,
+                     cache.layer};
   const nb::gil_scoped_release unlocked;
   ops.backend().copy_blocks(ops.queue(), p);
+  ops.wait();
 }
 
-void paged_attention(CpuOps& ops, nb::handle q, nb::handle k_cache, nb::handle v_cache, nb::handle block_tables,
+void paged_attention(BackendOps& ops, nb::handle q, nb::handle k_cache, nb::handle v_cache, nb::handle block_tables,
                      nb::handle seq_lens, nb::handle query_lens, float scale, int window, float softcap,
                      nb::handle sinks, const std::vector<std::pair<std::vector<int32_t>, int32_t>>& prefix_groups,
                      nb::handle out) {
   const ReadTensor qs = read_tensor(q, "q", kFloat, 3);
-  const Cache cache(k_cache, v_cache);
+  const Cache cache(ops, k_cache, v_cache);
   const ReadTensor tables = read_tensor(block_tables, "block_tables", kInt, 2);
   const auto lengths = index_tensor(seq_lens, "seq_lens", 0, kMaxIndex);
   const auto queries = index_tensor(query_lens, "query_lens", 0, kMaxIndex);
@@ -273,9 +282,9 @@ void paged_attention(CpuOps& ops, nb::handle q, nb::handle k_cache, nb::handle v
   p.ldq = static_cast<int64_t>(p.heads) * p.k_dim;
   p.out = floats(to);
   p.ldo = static_cast<int64_t>(p.heads) * p.v_dim;
-  p.rows = rows.data();
+  p.rows = ops.on_device(rows);
   p.num_rows = static_cast<int>(rows.size());
-  p.prefix_groups = groups.data();
+  p.prefix_groups = ops.on_device(groups);
   p.num_prefix_groups = static_cast<int>(groups.size());
   p.extent = attention_extent(rows, groups);
   p.scale = scale;
@@ -290,6 +299,7 @@ void paged_attention(CpuOps& ops, nb::handle q, nb::handle k_cache, nb::handle v
                .max_head_dim = std::max(p.k_dim, p.v_dim),
                .max_positions = longest});
   ops.backend().attention(ops.queue(), p);
+  ops.wait();
 }
 
 void check_tensor(nb::handle value, const std::string& name, const std::vector<std::string>& dtypes, int ndim) {

@@ -28,8 +28,8 @@ struct EngineOptions {
   int max_num_seqs_per_tenant = 0;  // 0: no limit of its own
   int max_num_batched_tokens = 512;
   bool enable_prefix_caching = true;
-  int threads = 0;     // 0: the CPUs this process may use
-  std::string isa;     // instruction set; empty: the machine's best
+  int threads = 0;  // 0: the CPUs this process may use
+  BackendChoice backend;
   bool trace = false;  // note where the time of steps goes
 };
 

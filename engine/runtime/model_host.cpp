@@ -1,14 +1,13 @@
 #include "runtime/model_host.h"
 
-#include "backend/cpu/cpu_backend.h"
 #include "runtime/local_executor.h"
 #include "runtime/traced_backend.h"
 
 namespace octavo {
 namespace {
 
-std::unique_ptr<Backend> make_backend(const std::string& isa, Trace* trace) {
-  auto backend = make_cpu_backend(isa);
+std::unique_ptr<Backend> make_backend(const BackendChoice& choice, Trace* trace) {
+  auto backend = open_backend(choice);
   if (trace) backend = std::make_unique<TracedBackend>(std::move(backend), *trace);
   return backend;
 }
@@ -17,7 +16,7 @@ std::unique_ptr<Backend> make_backend(const std::string& isa, Trace* trace) {
 
 ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> weights, const ModelHostOptions& options)
     : trace_(options.trace ? std::make_unique<Trace>() : nullptr),
-      backend_(make_backend(options.isa, trace_.get())),
+      backend_(make_backend(options.backend, trace_.get())),
       queue_(backend_->make_queue(options.threads)),
       file_bytes_(weights->file_bytes()) {
   threads_ = queue_->threads();

@@ -9,12 +9,13 @@
 #include "model/weights.h"
 #include "ops/backend.h"
 #include "runtime/fault_points.h"
+#include "runtime/open_backend.h"
 
 namespace octavo {
 
 struct ModelHostOptions {
   int threads = 0;
-  std::string isa;
+  BackendChoice backend;
   int block_size = 16;
   std::vector<int> group_blocks;  // one per KV group
   DType kv_dtype = DType::kF16;

@@ -51,6 +51,7 @@ _CLASSES: dict[str, type[OctavoError]] = {
     "unsupported": ModelError,
     "corrupt_file": ModelError,
     "shutdown": EngineDeadError,
+    "device_lost": EngineDeadError,
 }
 
 

@@ -64,7 +64,7 @@ class Context:
     """
 
     def __init__(self, threads: int = 0, isa: str = "") -> None:
-        self._ops = _engine.CpuOps(threads, isa)
+        self._ops = _engine.BackendOps(threads, isa)
         self._lock = threading.Lock()
 
     @property
@@ -84,7 +84,7 @@ def _default_context() -> Context:
 
 
 @contextlib.contextmanager
-def _kernels(context: Context | None) -> Iterator[_engine.CpuOps]:
+def _kernels(context: Context | None) -> Iterator[_engine.BackendOps]:
     chosen = context or _default_context()
     with chosen._lock:
         yield chosen._ops

@@ -116,6 +116,7 @@ void run_experts(const Launch& launch, const RunExpertsParams& p, const DeviceEx
 // --- sampling.cu: see sampling.h
 
 // --- repack.cpp: on the host, as a matrix is loaded
+inline constexpr int kRepackRows = 16;  // of a tile
 struct PackedSize {
   size_t codes = 0;
   size_t scales = 0;
@@ -123,7 +124,7 @@ struct PackedSize {
 // Error(kUnsupported, name, ...) for a format without kernels here.
 PackedSize packed_size(WeightFormat format, int n, int k);
 // Rows [first, first + count) of the result, row_order applied, into the whole matrix's codes and scales; first is a
-// multiple of kTileRows. Several threads may call it for ranges of their own.
+// multiple of kRepackRows. Several threads may call it for ranges of their own.
 void repack(const MatrixSource& source, int first, int count, std::byte* codes, std::byte* scales);
 
 }  // namespace octavo::cuda

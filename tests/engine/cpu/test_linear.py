@@ -47,7 +47,7 @@ ISAS = ["baseline", "avx2", "avx512vnni"]
 
 def make_ops(isa: str, threads: int = 1):
     try:
-        return _engine.CpuOps(threads, isa)
+        return _engine.BackendOps(threads, isa)
     except OctavoError:
         pytest.skip(f"this machine has no {isa}")
 

@@ -17,7 +17,7 @@ DENSE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 @pytest.mark.parametrize("fmt", TYPES)
 def test_blocks_are_those_of_the_gguf_package(isa: str, dense: str, fmt: str) -> None:
     try:
-        ops = _engine.CpuOps(2, isa)
+        ops = _engine.BackendOps(2, isa)
     except OctavoError:
         pytest.skip(f"this machine has no {isa}")
     torch.manual_seed(0)
@@ -36,7 +36,7 @@ def test_blocks_are_those_of_the_gguf_package(isa: str, dense: str, fmt: str) ->
 
 
 def test_what_cannot_be_quantized_is_named() -> None:
-    ops = _engine.CpuOps(1, "")
+    ops = _engine.BackendOps(1, "")
     with pytest.raises(OctavoError, match="48 columns; to quantize it a multiple of 32"):
         _engine.pack(ops, [(np.zeros((8, 48), np.float32), "", [])], pack_as="q8_0")
     with pytest.raises(OctavoError, match="is q4_0 and cannot be quantized to q8_0"):

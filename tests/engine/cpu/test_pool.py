@@ -12,14 +12,14 @@ from octavo import _engine
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("n", [0, 1, 2, 100])
 def test_every_index_runs_exactly_once(threads: int, n: int) -> None:
-    ops = _engine.CpuOps(threads)
+    ops = _engine.BackendOps(threads)
     seen: list[int] = []
     ops.parallel_for(n, seen.append)
     assert sorted(seen) == list(range(n))
 
 
 def test_several_threads_take_part() -> None:
-    ops = _engine.CpuOps(3)
+    ops = _engine.BackendOps(3)
     names: set[int] = set()
     meet = threading.Barrier(3)
 
@@ -33,7 +33,7 @@ def test_several_threads_take_part() -> None:
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_an_error_reaches_the_caller_and_the_pool_goes_on(threads: int) -> None:
-    ops = _engine.CpuOps(threads)
+    ops = _engine.BackendOps(threads)
 
     def body(i: int) -> None:
         if i == 5:
@@ -48,7 +48,7 @@ def test_an_error_reaches_the_caller_and_the_pool_goes_on(threads: int) -> None:
 
 
 def test_many_regions_back_to_back_and_after_workers_have_parked() -> None:
-    ops = _engine.CpuOps(4)
+    ops = _engine.BackendOps(4)
     total = 0
 
     def body(_: int) -> None:
@@ -68,14 +68,14 @@ def test_pools_come_and_go_without_leaving_threads() -> None:
 
     before = live_threads()
     for threads in (1, 2, 5) * 10:
-        ops = _engine.CpuOps(threads)
+        ops = _engine.BackendOps(threads)
         ops.parallel_for(3, lambda i: None)
         del ops
     assert live_threads() == before
 
 
 def test_idle_workers_park() -> None:
-    ops = _engine.CpuOps(4)
+    ops = _engine.BackendOps(4)
     ops.parallel_for(8, lambda i: None)
     time.sleep(0.05)
     before = time.process_time()
@@ -85,7 +85,7 @@ def test_idle_workers_park() -> None:
 
 def test_default_is_the_allowed_cpus() -> None:
     assert 1 <= _engine.allowed_cpus() <= len(os.sched_getaffinity(0))
-    assert _engine.CpuOps().threads == _engine.allowed_cpus()
+    assert _engine.BackendOps().threads == _engine.allowed_cpus()
 
 
 def test_the_affinity_mask_is_honoured() -> None:
@@ -100,10 +100,10 @@ def test_the_affinity_mask_is_honoured() -> None:
 @pytest.mark.parametrize("threads", [-1, 100_000])
 def test_a_senseless_number_of_threads_is_refused(threads: int) -> None:
     with pytest.raises(Exception, match="threads must be in"):
-        _engine.CpuOps(threads)
+        _engine.BackendOps(threads)
 
 
 def test_an_unknown_instruction_set_is_refused() -> None:
     with pytest.raises(Exception, match="sse9"):
-        _engine.CpuOps(1, "sse9")
-    assert _engine.CpuOps(1, "baseline").isa == "baseline"
+        _engine.BackendOps(1, "sse9")
+    assert _engine.BackendOps(1, "baseline").isa == "baseline"

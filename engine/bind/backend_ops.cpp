@@ -1,4 +1,4 @@
-#include "cpu_ops.h"
+#include "backend_ops.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/function.h>
@@ -13,18 +13,18 @@
 namespace octavo {
 namespace {
 
-void make_ops(CpuOps* self, int threads, const std::string& isa) {
+void make_ops(BackendOps* self, int threads, const std::string& isa, const std::string& device) {
   constexpr int kMaxThreads = 1024;
   if (threads < 0 || threads > kMaxThreads) {
     throw Error(ErrorCode::kInvalidArgument, "threads",
                 cat("threads must be in [0, ", kMaxThreads, "], got ", threads));
   }
   nb::gil_scoped_release nogil;
-  new (self) CpuOps(threads, isa);
+  new (self) BackendOps(threads, {device, isa});
 }
 
 // Calls body(i) for every i, each from some thread of the pool.
-void parallel_for(CpuOps& ops, int n, const std::function<void(int)>& body) {
+void parallel_for(BackendOps& ops, int n, const std::function<void(int)>& body) {
   nb::gil_scoped_release nogil;
   ops.queue().parallel_for(n, [&](int i) {
     nb::gil_scoped_acquire gil;
@@ -34,13 +34,15 @@ void parallel_for(CpuOps& ops, int n, const std::function<void(int)>& body) {
 
 }  // namespace
 
-void bind_cpu_ops(nb::module_& m) {
-  nb::class_<CpuOps>(m, "CpuOps", "The CPU's kernels and a pool of threads to run them on; one caller at a time.")
-      .def("__init__", &make_ops, nb::arg("threads") = 0, nb::arg("isa") = "",
+void bind_backend_ops(nb::module_& m) {
+  nb::class_<BackendOps>(m, "BackendOps",
+                         "A device's kernels and what runs them, on the CPU a pool of threads; one caller at a time.")
+      .def("__init__", &make_ops, nb::arg("threads") = 0, nb::arg("isa") = "", nb::arg("device") = "cpu",
            "threads: 0 takes all allowed CPUs. isa: \"baseline\", \"avx2\" or \"avx512vnni\", by default the machine's "
            "best.")
-      .def_prop_ro("threads", [](CpuOps& ops) { return ops.queue().threads(); })
-      .def_prop_ro("isa", [](CpuOps& ops) { return ops.backend().caps().isa; })
+      .def_prop_ro("threads", [](BackendOps& ops) { return ops.queue().threads(); })
+      .def_prop_ro("isa", [](BackendOps& ops) { return ops.backend().caps().isa; })
+      .def_prop_ro("device", [](BackendOps& ops) { return ops.backend().caps().name; })
       .def("parallel_for", &parallel_for, nb::arg("n"), nb::arg("body"));
   m.def(
       "measure_ceilings",
