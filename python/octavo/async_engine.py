@@ -248,6 +248,11 @@ class AsyncEngine:
         self.model.check_alive()
         return dict(await asyncio.to_thread(self.model.engine.snapshot))
 
+    async def audit(self) -> None:
+        """Check, between two steps, that every block of the cache is accounted for; raises where one is not."""
+        self.model.check_alive()
+        await asyncio.to_thread(self.model.engine.audit)
+
     def shutdown(self) -> None:
         """Abort what runs and stop the engine. To be called on the loop's thread, or when no loop runs."""
         for reader in self._readers.values():

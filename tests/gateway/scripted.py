@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from octavo import SamplingParams
-from octavo.errors import InvalidArgumentError, RefusedError
+from octavo.errors import InvalidArgumentError, OctavoError, RefusedError
 from octavo.structured import CompiledGrammar, GrammarSpec
 from octavo.tool_prompt import HERMES, CallForm
 from octavo_gateway.api.engine import ModelInfo
@@ -214,6 +214,7 @@ class ScriptedEngine:
     max_num_seqs: int = 256
     tokenizer: ByteTokenizer = field(default_factory=ByteTokenizer)
     refuse: RefusedError | None = None
+    audit_error: OctavoError | None = None
 
     def __post_init__(self) -> None:
         self.places = asyncio.Semaphore(self.max_num_seqs)
@@ -296,6 +297,10 @@ class ScriptedEngine:
             ],
             "stats": self.stats(),
         }
+
+    async def audit(self) -> None:
+        if self.audit_error is not None:
+            raise self.audit_error
 
     def shutdown(self) -> None:
         self.is_shut_down = True

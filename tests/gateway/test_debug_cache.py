@@ -1,9 +1,10 @@
-"""GET /debug/cache: off unless a flag or a key says otherwise, true to the engine, and without text."""
+"""GET /debug/cache, /debug/audit: off unless a flag or key says otherwise, true to the engine, and without text."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import time
 from typing import Any
 
@@ -14,14 +15,14 @@ from serving import HELLO, run, serving
 
 from octavo.async_engine import AsyncEngine
 from octavo.engine_args import EngineArgs
-from octavo.errors import EngineDeadError, InvalidArgumentError
+from octavo.errors import EngineDeadError, InvalidArgumentError, OctavoError
 from octavo.loading import load
 from octavo_gateway.protocol.cache import CacheSnapshot
 from octavo_gateway.server.flags import add_flags, server_settings
 from octavo_gateway.server.served_engine import ServedEngine
 from octavo_gateway.server.settings import ServerSettings
 
-PATH = "/debug/cache"
+PATH, AUDIT = "/debug/cache", "/debug/audit"
 SECRET = "my-very-private-words"
 
 
@@ -49,9 +50,9 @@ def bearer(key: str) -> dict[str, Any]:
 def test_who_sees_it(settings: dict[str, Any], answers: dict[str | None, int]) -> None:
     async def scenario() -> None:
         async with serving(ScriptedEngine(), server=settings) as client:
-            for key, expected in answers.items():
-                status, _, body = await client.get(PATH, **(bearer(key) if key else {}))
-                assert status == expected, (settings, key)
+            for (key, expected), path in itertools.product(answers.items(), (PATH, AUDIT)):
+                status, _, body = await client.get(path, **(bearer(key) if key else {}))
+                assert status == expected, (settings, key, path)
                 if expected == 404:  # as any path that does not exist
                     unknown = (await client.get("/debug/other", **(bearer(key) if key else {})))[2]
                     assert body["error"]["code"] == unknown["error"]["code"] == "not_found"
@@ -86,6 +87,21 @@ def test_while_the_model_loads_it_is_503() -> None:
     async def scenario() -> None:
         async with serving(None, server={"debug_cache": True}) as client:
             assert (await client.get(PATH))[0] == 503
+            assert (await client.get(AUDIT))[0] == 503
+
+    run(scenario())
+
+
+def test_an_audit_that_does_not_add_up_is_an_error_that_says_so() -> None:
+    async def scenario() -> None:
+        engine = ScriptedEngine()
+        async with serving(engine, server={"debug_cache": True}) as client:
+            status, _, body = await client.get(AUDIT)
+            assert status == 200
+            assert (body["object"], body["total_blocks"], body["steps"]) == ("cache_audit", 64, 3)
+            engine.audit_error = OctavoError("block 7 is live and free", code="internal", param="audit")
+            status, _, body = await client.get(AUDIT)
+            assert status == 500 and body["error"]["message"] == "block 7 is live and free"
 
     run(scenario())
 
@@ -149,6 +165,7 @@ def test_a_real_engine_says_why_each_request_waits(smollm2: Any) -> None:
                 assert body["sharing_factor"] > 1  # both hold the prompt's blocks
                 assert max(holders for holders, _ in body["groups"][0]["map"]) == 2
                 assert body["prefix_tokens_saved"] > 0 and 0 < body["prefix_hit_rate"] < 1
+                assert (await client.get(AUDIT))[2]["live_blocks"] > 0
                 await ended(tasks)
         finally:
             engine.shutdown()

@@ -178,6 +178,9 @@ class StubEngine:
     async def snapshot(self) -> dict[str, Any]:
         raise OctavoError("the stub has no cache", code="unsupported", param="model")
 
+    async def audit(self) -> None:
+        raise OctavoError("the stub has no cache", code="unsupported", param="model")
+
     def shutdown(self) -> None:
         if self._reader is not None:
             self._reader.close()

@@ -1,4 +1,4 @@
-"""GET /debug/cache: the engine's snapshot in the API's shape."""
+"""GET /debug/cache and /debug/audit: the engine's snapshot in the API's shape, and whether its books balance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import msgspec
 
 from octavo.errors import OctavoError
 from octavo_gateway.api.context import ApiContext
-from octavo_gateway.protocol.cache import CacheGroup, CacheSnapshot, RunningRequest, WaitingRequest
+from octavo_gateway.protocol.cache import (
+    CacheAudit,
+    CacheGroup,
+    CacheSnapshot,
+    RunningRequest,
+    WaitingRequest,
+)
 from octavo_gateway.protocol.errors import from_engine
 
 
@@ -37,4 +43,20 @@ async def cache_snapshot(context: ApiContext) -> CacheSnapshot:
         groups=msgspec.convert(seen["groups"], list[CacheGroup]),
         running=msgspec.convert(seen["running"], list[RunningRequest]),
         waiting=msgspec.convert(seen["waiting"], list[WaitingRequest]),
+    )
+
+
+async def cache_audit(context: ApiContext) -> CacheAudit:
+    """As of now, between two steps. Raises ApiError that says what does not add up."""
+    try:
+        await context.engine.audit()
+    except OctavoError as e:
+        raise from_engine(e.code, e.param, str(e)) from None
+    stats = context.engine.stats()
+    return CacheAudit(
+        model=context.model_name,
+        steps=stats["steps"],
+        preemptions=stats["preemptions"],
+        total_blocks=stats["total_blocks"],
+        live_blocks=stats["live_blocks"],
     )

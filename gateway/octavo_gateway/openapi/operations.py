@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from octavo_gateway.protocol.cache import CacheSnapshot
+from octavo_gateway.protocol.cache import CacheAudit, CacheSnapshot
 from octavo_gateway.protocol.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionRequest
 from octavo_gateway.protocol.completions import Completion, CompletionRequest
 from octavo_gateway.protocol.models import ModelCard, ModelList
@@ -115,6 +115,14 @@ OPERATIONS = (
         "server",
         (*_OF_THE_SERVER, 404),
         answer=CacheSnapshot,
+    ),
+    Operation(
+        "get",
+        "/debug/audit",
+        "Counts every block of the cache; an error where they do not add up. With --debug-cache or an admin key only.",
+        "server",
+        (*_OF_THE_SERVER, 404),
+        answer=CacheAudit,
     ),
     Operation("get", "/openapi.json", "This document.", "server", _OF_THE_SERVER),
     Operation("get", "/docs", "This document as a page.", "server", _OF_THE_SERVER, media="text/html"),

@@ -1,4 +1,4 @@
-"""The shape of GET /debug/cache: what the cache holds and who waits. No token of a prompt is in it."""
+"""The shapes of GET /debug/cache and /debug/audit: what the cache holds, who waits. No token of a prompt is there."""
 
 from __future__ import annotations
 
@@ -77,3 +77,14 @@ class CacheSnapshot(msgspec.Struct, kw_only=True):
     groups: list[CacheGroup]
     running: list[RunningRequest]
     waiting: list[WaitingRequest]
+
+
+class CacheAudit(msgspec.Struct, kw_only=True):
+    """Every block, table and index entry was counted, and all of it adds up; otherwise the answer is an error."""
+
+    object: str = "cache_audit"
+    model: str
+    steps: int
+    preemptions: int
+    total_blocks: int
+    live_blocks: int

@@ -34,6 +34,7 @@ def routes(handlers: Handlers) -> dict[str, dict[str, Handler]]:
         "/version": {"GET": h.version},
         "/metrics": {"GET": h.metrics},
         "/debug/cache": {"GET": h.debug_cache},
+        "/debug/audit": {"GET": h.debug_audit},
         "/openapi.json": {"GET": h.openapi},
         "/docs": {"GET": h.docs},
         "/v1/models": {"GET": h.list_models},

@@ -64,10 +64,12 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=None,
         metavar="KEY",
-        help="this key sees GET /debug/cache too, which `octavo top` shows; may be given several times",
+        help="this key sees GET /debug/cache (as `octavo top` does) and /debug/audit; may be given several times",
     )
     group.add_argument(
-        "--debug-cache", action="store_true", help="whoever may send requests sees GET /debug/cache too"
+        "--debug-cache",
+        action="store_true",
+        help="whoever may send requests sees GET /debug/cache and /debug/audit too",
     )
     group.add_argument(
         "--max-queue",

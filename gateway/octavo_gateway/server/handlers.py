@@ -9,7 +9,8 @@ from aiohttp import web
 
 from octavo_gateway.api import models, sse, tokens
 from octavo_gateway.api.answer import Answer
-from octavo_gateway.api.cache_view import cache_snapshot
+from octavo_gateway.api.cache_view import cache_audit, cache_snapshot
+from octavo_gateway.api.context import ApiContext
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.protocol.chat import ChatCompletionRequest
 from octavo_gateway.protocol.completions import CompletionRequest
@@ -60,20 +61,17 @@ class Handlers:
     async def metrics(self, call: Call) -> web.StreamResponse:
         from octavo_gateway.api import exposition
 
-        service = self._state.engine_service
-        if service is None:
-            raise unavailable("The model is being loaded.")
-        context = service.context
+        context = self._context()
         text = exposition.render(
             context.model_name, context.engine.stats(), context.engine.model.engine_info, self._state.metrics
         )
         return web.Response(body=text, headers={"Content-Type": exposition.CONTENT_TYPE})
 
     async def debug_cache(self, call: Call) -> web.StreamResponse:
-        service = self._state.engine_service
-        if service is None:
-            raise unavailable("The model is being loaded.")
-        return json_response(msgspec.json.encode(await cache_snapshot(service.context)))
+        return json_response(msgspec.json.encode(await cache_snapshot(self._context())))
+
+    async def debug_audit(self, call: Call) -> web.StreamResponse:
+        return json_response(msgspec.json.encode(await cache_audit(self._context())))
 
     async def openapi(self, call: Call) -> web.StreamResponse:
         return json_response(msgspec.json.encode(self._document()))
@@ -84,13 +82,17 @@ class Handlers:
         headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
         return web.Response(text=page(self._document()), content_type="text/html", headers=headers)
 
-    def _document(self) -> dict[str, Any]:
-        from octavo_gateway.openapi.document import document
-
+    def _context(self) -> ApiContext:
+        """The loaded model, for those who only look; in every phase."""
         service = self._state.engine_service
         if service is None:
             raise unavailable("The model is being loaded.")
-        return document(service.context, keyed=self._server.keyed)
+        return service.context
+
+    def _document(self) -> dict[str, Any]:
+        from octavo_gateway.openapi.document import document
+
+        return document(self._context(), keyed=self._server.keyed)
 
     async def list_models(self, call: Call) -> web.StreamResponse:
         return json_response(msgspec.json.encode(models.list_models(self._state.service().context)))

@@ -137,6 +137,9 @@ class ServedEngine:
     async def snapshot(self) -> dict[str, Any]:
         return await self._engine.snapshot()
 
+    async def audit(self) -> None:
+        await self._engine.audit()
+
     def shutdown(self) -> None:
         self._engine.shutdown()
 
