@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,7 @@ class Trace {
     std::string name;
     int64_t count = 0;
     int64_t ns = 0;
+    std::function<void()> on_enter = {};  // for tests: may throw, as if the phase did
   };
 
   // The phase of that name, which stays where it is.
@@ -25,13 +27,22 @@ class Trace {
     return &phases_.emplace_back(Phase{name});
   }
   const std::deque<Phase>& phases() const { return phases_; }
+  std::deque<Phase>& phases() { return phases_; }
   void clear() {
     for (Phase& p : phases_) p.count = p.ns = 0;
   }
 
+  static void enter(Phase* phase) {
+    if (phase && phase->on_enter) phase->on_enter();
+  }
+
   class Span {
    public:
-    explicit Span(Phase* phase) : phase_(phase), begin_(phase ? monotonic_ns() : 0) {}
+    explicit Span(Phase* phase) : phase_(phase) {
+      if (!phase_) return;
+      enter(phase_);
+      begin_ = monotonic_ns();
+    }
     ~Span() {
       if (!phase_) return;
       phase_->ns += monotonic_ns() - begin_;
@@ -42,7 +53,7 @@ class Trace {
 
    private:
     Phase* phase_;
-    int64_t begin_;
+    int64_t begin_ = 0;
   };
 
  private:

@@ -156,8 +156,8 @@ RequestId fork(Engine& engine, RequestId request, std::shared_ptr<Channel> chann
 }
 
 void inject_fault(Engine& engine, const std::string& kind, int32_t token, int32_t times, double seconds,
-                  int32_t larger_than) {
-  Fault fault{Fault::Kind::kThrow, token, times, larger_than, seconds};
+                  int32_t larger_than, const std::string& phase, int32_t after) {
+  Fault fault{Fault::Kind::kThrow, token, times, larger_than, seconds, phase, after};
   if (kind == "out_of_memory") {
     fault.kind = Fault::Kind::kOutOfMemory;
   } else if (kind == "non_finite") {
@@ -271,9 +271,9 @@ void bind_engine(nb::module_& m) {
            "holds the phases of the model and the sampler. Only of an engine made with trace=True.")
       .def("audit", &Engine::audit, release, "Checks that every block is accounted for; raises when not.")
       .def("inject_fault", &inject_fault, nb::arg("kind"), nb::kw_only(), nb::arg("token") = -1, nb::arg("times") = 1,
-           nb::arg("seconds") = 0.0, nb::arg("larger_than") = 0,
+           nb::arg("seconds") = 0.0, nb::arg("larger_than") = 0, nb::arg("phase") = "", nb::arg("after") = 0,
            "For tests: provokes a fault in later steps whose tokens include `token` (-1: any) and are more than "
-           "`larger_than`.")
+           "`larger_than`; with trace=True also on entry of a phase that take_trace() names, `after` entries later.")
       .def("pause", &Engine::pause, release, "Returns when the step under way has ended; no step runs until resume().")
       .def("resume", &Engine::resume, release)
       .def_prop_ro("paused", &Engine::paused)

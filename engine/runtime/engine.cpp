@@ -249,7 +249,16 @@ std::vector<Trace::Phase> Engine::take_trace() {
 }
 
 void Engine::inject_fault(const Fault& fault) {
-  call([this, fault](StepLoop&) { host_->executor().arm(fault); });
+  Trace* trace = host_->trace();
+  if (!fault.phase.empty() && !trace)
+    throw Error(ErrorCode::kInvalidArgument, "phase", "the phases of a step are known only to an engine that traces");
+  call([this, fault, trace](StepLoop&) {
+    if (fault.phase.empty()) {
+      host_->executor().arm(fault);
+    } else {
+      host_->executor().arm(fault, *trace);
+    }
+  });
 }
 
 void Engine::audit() {

@@ -1,7 +1,9 @@
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "base/trace.h"
 #include "runtime/executor.h"
 
 namespace octavo {
@@ -14,6 +16,8 @@ struct Fault {
   int32_t times = 1;
   int32_t larger_than = 0;  // strikes steps of more tokens only
   double seconds = 0;       // kHold: how long the engine thread stands still
+  std::string phase;        // where a step is struck, by its name in the trace; empty: before it is submitted
+  int32_t after = 0;        // entries of that phase that are let pass first: the op of a later layer
 };
 
 // Executes through another executor and provokes the faults it was armed with. Unarmed it costs one branch a step.
@@ -23,6 +27,8 @@ class FaultPoints final : public Executor {
       : inner_(std::move(inner)), poisoned_(static_cast<size_t>(inner_->slots())) {}
 
   void arm(const Fault& fault) { faults_.push_back(fault); }
+  // The fault strikes on entry of its phase. Error(kInvalidArgument) where the trace has none of that name.
+  void arm(const Fault& fault, Trace& trace);
 
   void add_sequence(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> history,
                     size_t num_output, uint32_t choice) override {
@@ -46,6 +52,7 @@ class FaultPoints final : public Executor {
     size_t sample;
     SampleStatus status;
   };
+  const StepPlan* plan_ = nullptr;               // submitted last
   std::vector<std::vector<Poisoned>> poisoned_;  // by slot: samples of the step under way that count as failed
   StepResult altered_;
 };

@@ -34,6 +34,9 @@ GOLDEN = {
     "octavo:queue_waits_for": ("gauge", BASE | {"reason"}),
     "octavo:engine_steps": ("counter", BASE),
     "octavo:step_tokens": ("counter", BASE),
+    "octavo:failed_steps": ("counter", BASE),
+    "octavo:shrunk_steps": ("counter", BASE),
+    "octavo:non_finite_rows": ("counter", BASE),
     "octavo:requests_refused": ("counter", BASE | {"status"}),
 }
 

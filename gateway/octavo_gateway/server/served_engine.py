@@ -86,10 +86,14 @@ class ServedTokenizer:
 
 
 class ServedEngine:
-    """A loaded model that takes requests. Loaded in any thread, then used from one event loop."""
+    """A loaded model that takes requests. Loaded in any thread, then used from one event loop.
 
-    def __init__(self, args: EngineArgs) -> None:
-        loaded = load(args)
+    Args:
+        trace: the engine notes where the time of its steps goes.
+    """
+
+    def __init__(self, args: EngineArgs, *, trace: bool = False) -> None:
+        loaded = load(args, trace=trace)
         self._engine = AsyncEngine(loaded)
         if reason := problem():
             _log.warning("structured output is slow or not possible: %s", reason)
