@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 # Only the lock decides versions; the package itself is then installed without a look at any index.
 EDITABLE := $(PIP) install --quiet --no-build-isolation --no-deps --editable .
 
-.PHONY: help install install-test serve test test-fast judges test-sanitize fuzz stress lint format docs wheel clean
+.PHONY: help install install-test serve test test-fast judges test-sanitize fuzz stress soak lint format docs wheel clean
 
 help:  ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,10 @@ stress: install-test  ## Submit, cancel and drain from many threads under Thread
 	  -DPython_EXECUTABLE=$(BIN)/python -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)"
 	$(BIN)/cmake --build build/stress --target stress
 	TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1 build/stress/tests/stress/stress $(STRESS_SECONDS)
+
+SOAK_SECONDS ?= 1800
+soak: install-test  ## Load a server for half an hour and compare every answer bit by bit (SOAK_SECONDS=1800)
+	$(BIN)/octavo bench soak --seconds $(SOAK_SECONDS) --folder build/soak --out build/soak.json
 
 # The stub of the extension is made by the build; type checking reads it beside the package's own files.
 lint: install-test  ## Check formatting, lint rules and types

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from octavo.cli.command import Command
+from octavo_bench.fairness import command as fairness
 from octavo_bench.gateway import command as gateway
 from octavo_bench.kernels import command as kernels
 from octavo_bench.memory import command as memory
@@ -12,6 +13,7 @@ from octavo_bench.mock import command as mock
 from octavo_bench.models import command as models
 from octavo_bench.peers import command as peers
 from octavo_bench.serve import command as serve
+from octavo_bench.soak import command as soak
 from octavo_bench.step import command as step
 from octavo_bench.structured import command as structured
 
@@ -26,6 +28,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
             "how much of a cache holds tokens, and how many sequences run: pages beside ranges",
         ),
         ("serve", serve, "load tests of any OpenAI-compatible server"),
+        ("soak", soak, "long load with hang-ups and absurd requests; every answer compared bit by bit"),
+        ("fairness", fairness, "what tenants get of a server that they share"),
         ("mock", mock, "a server without a model that answers at a set pace, to calibrate a load client"),
         ("gateway", gateway, "what the HTTP gateway costs per chunk and per request, with a stub engine"),
         ("structured", structured, "what structured output costs per token and in a full batch"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import time
@@ -50,4 +51,24 @@ def test_a_process_that_was_stopped_goes_on() -> None:
         os.kill(served.pid, signal.SIGCONT)
         assert [answer.result(60)[1]["choices"][0]["message"] for answer in answers] == quiet
         assert served.request("GET", "/ready")[0] == 200
+        assert served.settles()
+
+
+def test_after_kill_9_the_next_start_serves_as_usual() -> None:
+    asked = {"max_tokens": 400, "ignore_eos": True}
+    with octavo_serve(*FLAGS) as served:
+        usual = served.chat(max_tokens=8)
+    with ThreadPoolExecutor(4) as pool:
+        with pytest.raises(AssertionError), octavo_serve(*FLAGS) as served:
+            streams = [pool.submit(served.chat, stream=True, **asked) for _ in range(4)]
+            while not served.metric("vllm:num_requests_running"):
+                time.sleep(0.02)
+            os.kill(served.pid, signal.SIGKILL)
+            raise AssertionError("it is gone")
+        for stream in streams:
+            assert isinstance(stream.exception(10), (OSError, http.client.HTTPException))
+    with octavo_serve(*FLAGS) as served:
+        status, answer = served.chat(max_tokens=8)
+        assert status == usual[0] == 200
+        assert answer["choices"] == usual[1]["choices"]
         assert served.settles()
