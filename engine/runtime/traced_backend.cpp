@@ -52,7 +52,7 @@ std::unique_ptr<PackedWeight> TracedBackend::pack(Queue& queue, const std::vecto
 
 void TracedBackend::linear(Queue& queue, const LinearParams& p) {
   const LinearPhases& phases = linears_.at(p.weight);
-  Trace::enter(phases.product);
+  for (Trace::Phase* phase : {phases.rest, phases.prepare, phases.product}) Trace::enter(phase);
   RegionTimes regions;
   queue.watch_regions(&regions);
   const int64_t begin = monotonic_ns();

@@ -8,6 +8,7 @@ import pytest
 from conftest_runtime import collect, make_engine, params, tokens
 
 from octavo import _engine
+from octavo.errors import OctavoError
 
 PROMPTS = [[2 + 7 * i + j for j in range(5)] for i in range(8)]
 GUILTY = 3
@@ -38,6 +39,39 @@ def test_a_step_that_throws_ends_only_the_request_that_makes_it_throw(kind: str)
     quiet.pop(GUILTY)
     assert faulty == quiet
     engine.shutdown()
+
+
+# Around a step, not in it.
+LOOP = {"idle", "inbox", "plan", "execute", "commit", "publish"}
+
+
+@pytest.mark.parametrize("kind", ["throw", "out_of_memory"])
+def test_whatever_part_of_a_step_fails_only_the_request_ends_that_makes_it(kind: str) -> None:
+    """Every phase that a step of this model went through."""
+    engine = make_engine(trace=True, enable_prefix_caching=False)
+    quiet = answers(engine, mark=False)
+    quiet.pop(GUILTY)
+    phases = {name for name, (count, _) in engine.take_trace().items() if count} - LOOP
+    assert phases >= {"batch", "embed", "attention", "rope and KV write", "sample", "linear down_proj"}
+    if kind == "out_of_memory":
+        phases.discard("gather_rows")  # which the smaller steps do without that follow
+    for phase in sorted(phases):
+        engine.inject_fault(kind, token=MARK, times=1000, phase=phase)
+        faulty = answers(engine, mark=True)
+        assert faulty.pop(GUILTY) == ([], "error") and faulty == quiet, phase
+        engine.inject_fault(kind, phase=phase, times=0)
+        engine.audit()
+    assert engine.stats()["live_blocks"] == 0
+    engine.shutdown()
+
+
+def test_a_phase_must_be_one_that_is_traced(engine: _engine.Engine) -> None:
+    with pytest.raises(OctavoError, match="only to an engine that traces"):
+        engine.inject_fault("throw", phase="attention")
+    traced = make_engine(trace=True)
+    with pytest.raises(OctavoError, match=r"phase must be one of .*attention.*; got 'lunch'"):
+        traced.inject_fault("throw", phase="lunch")
+    traced.shutdown()
 
 
 def test_a_passing_fault_is_retried_and_nobody_notices() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -271,3 +272,38 @@ def test_nobody_starves(
     while meter.step():
         pass
     assert not meter.world.scheduler.has_work()
+
+
+def light_p99(flood: int, prompt: int, seconds_per_token: float, budget: int, seats: int) -> float:
+    """The 99th percentile of the simulated seconds to the first token of a tenant with one request at a time, beside
+    another that keeps `flood` requests queued. A step takes as long as its tokens and its weights, uninterrupted."""
+    draw = random.Random(5)
+    meter = Meter(max_tokens_per_step=budget, max_seqs=seats)
+    for _ in range(flood):
+        meter.add(1, 120, 40)
+    clock, due = 0.0, 0.5
+    arrived: dict[int, float] = {}
+    waits: list[float] = []
+    computed = 0
+    while len(waits) < 100:
+        if not arrived and clock >= due:
+            arrived[meter.add(2, prompt, 2)] = due
+        if meter.step():
+            tokens, computed = sum(meter.served.values()) - computed, sum(meter.served.values())
+            clock += 8 * seconds_per_token + tokens * seconds_per_token
+        else:
+            clock = due
+        for request in [r for r in arrived if r in meter.first_token]:
+            waits.append(clock - arrived.pop(request))
+            due = clock + draw.expovariate(1 / (50 * seconds_per_token))
+        while flood > 0 and len(meter.world.requests) < flood:
+            meter.add(1, 120, 40)
+    return sorted(waits)[98]
+
+
+@pytest.mark.parametrize("prompt", [100, 200, 600])
+def test_a_light_tenant_waits_twice_as_long_at_most_as_on_half_of_the_machine(prompt: int) -> None:
+    """Beside a thousand queued requests, which may be served in between as long as nothing else is there to do."""
+    beside = light_p99(1000, prompt, 1e-3, budget=128, seats=32)
+    half = light_p99(0, prompt, 2e-3, budget=128, seats=32)
+    assert beside <= 2 * half, (beside, half)
