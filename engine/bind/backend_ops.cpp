@@ -38,8 +38,8 @@ void bind_backend_ops(nb::module_& m) {
   nb::class_<BackendOps>(m, "BackendOps",
                          "A device's kernels and what runs them, on the CPU a pool of threads; one caller at a time.")
       .def("__init__", &make_ops, nb::arg("threads") = 0, nb::arg("isa") = "", nb::arg("device") = "cpu",
-           "threads: 0 takes all allowed CPUs. isa: \"baseline\", \"avx2\" or \"avx512vnni\", by default the machine's "
-           "best.")
+           "threads: 0 takes all allowed CPUs. isa: \"baseline\", \"avx2\", \"avx512vnni\" or \"avx512bf16\", by "
+           "default the machine's best.")
       .def_prop_ro("threads", [](BackendOps& ops) { return ops.queue().threads(); })
       .def_prop_ro("isa", [](BackendOps& ops) { return ops.backend().caps().isa; })
       .def_prop_ro("device", [](BackendOps& ops) { return ops.backend().caps().name; })
@@ -54,6 +54,7 @@ void bind_backend_ops(nb::module_& m) {
         }
         nb::dict d;
         d["fma_gflops"] = c.fma_gflops;
+        d["bf16_gflops"] = c.bf16_gflops;
         d["int8_gops"] = c.int8_gops;
         d["int16_gops"] = c.int16_gops;
         d["read_gbytes"] = c.read_gbytes;

@@ -19,7 +19,7 @@ namespace octavo {
 
 struct BackendCaps {
   std::string name;  // "cpu", "cuda"
-  std::string isa;   // "baseline", "avx2", "avx512vnni", ...; "sm_90"
+  std::string isa;   // "baseline", "avx2", "avx512bf16", ...; "sm_90"
   int threads = 1;
   std::vector<DType> kv_dtypes;
 };

@@ -41,6 +41,8 @@ def _ceiling(fmt: str, ceilings: Mapping[str, float]) -> tuple[str, float]:
         return "GOP/s", ceilings["int16_gops"]
     if fmt in BLOCK_BYTES:
         return "GOP/s", ceilings["int8_gops"]
+    if fmt == "bf16" and ceilings["bf16_gflops"]:
+        return "GFLOP/s", ceilings["bf16_gflops"]
     return "GFLOP/s", ceilings["fma_gflops"]
 
 

@@ -11,6 +11,7 @@
 #include <immintrin.h>
 #define OCTAVO_TARGET_AVX2 __attribute__((target("avx2,fma"), noinline))
 #define OCTAVO_TARGET_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni"), noinline))
+#define OCTAVO_TARGET_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"), noinline))
 #endif
 
 namespace octavo {
@@ -113,6 +114,21 @@ OCTAVO_TARGET_VNNI void vnni16_loop() {
   }
 }
 
+OCTAVO_TARGET_BF16 void bf16_loop() {
+  __m512 acc[kChains];
+#pragma GCC unroll 16
+  for (auto& a : acc) a = _mm512_setzero_ps();
+  auto x = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f00));
+  for (int i = 0; i < kSteps; ++i) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      asm volatile("" : "+v"(x));
+      acc[c] = _mm512_dpbf16_ps(acc[c], x, x);
+      asm volatile("" : "+v"(acc[c]));
+    }
+  }
+}
+
 OCTAVO_TARGET_AVX2 void read_loop(const std::byte* data, size_t bytes) {
   __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
   for (size_t i = 0; i + 128 <= bytes; i += 128) {
@@ -137,7 +153,10 @@ Ceilings measure_ceilings(Isa isa, int threads, double seconds) {
   ThreadPool pool(threads);
   const double n = pool.threads() * static_cast<double>(kSteps);
   out.fma_gflops = best_rate(pool, n * kChains * 16, seconds, [](int, int) { fma_loop(); }) / 1e9;
-  if (isa == Isa::kAvx512Vnni) {
+  if (isa >= Isa::kAvx512Bf16) {
+    out.bf16_gflops = best_rate(pool, n * kChains * 64, seconds, [](int, int) { bf16_loop(); }) / 1e9;
+  }
+  if (isa >= Isa::kAvx512Vnni) {
     out.int8_gops = best_rate(pool, n * kChains * 128, seconds, [](int, int) { vnni8_loop(); }) / 1e9;
     out.int16_gops = best_rate(pool, n * kChains * 64, seconds, [](int, int) { vnni16_loop(); }) / 1e9;
   } else {

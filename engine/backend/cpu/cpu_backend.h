@@ -6,7 +6,7 @@
 
 namespace octavo {
 
-// The CPU backend for `isa` ("baseline", "avx2", "avx512vnni"), by default the best this machine has.
+// The CPU backend for `isa` ("baseline", "avx2", "avx512vnni", "avx512bf16"), by default the best this machine has.
 std::unique_ptr<Backend> make_cpu_backend(const std::string& isa = "");
 
 }  // namespace octavo

@@ -13,6 +13,8 @@ const char* isa_name(Isa isa) {
       return "avx2";
     case Isa::kAvx512Vnni:
       return "avx512vnni";
+    case Isa::kAvx512Bf16:
+      return "avx512bf16";
   }
   return "?";
 }
@@ -20,7 +22,7 @@ const char* isa_name(Isa isa) {
 Isa choose_isa(const std::string& requested) {
   const Isa best = detect_isa();
   if (requested.empty()) return best;
-  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512Vnni}) {
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512Vnni, Isa::kAvx512Bf16}) {
     if (requested == isa_name(isa) && isa <= best) return isa;
   }
   throw Error(

@@ -7,7 +7,7 @@ Isa detect_isa() {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
-  if (avx2 && avx512) return Isa::kAvx512Vnni;
+  if (avx2 && avx512) return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512Vnni;
   return avx2 ? Isa::kAvx2 : Isa::kBaseline;
 }
 
@@ -28,6 +28,12 @@ const Kernels& kernels_for(Isa isa) {
                                   kPackAvx2,
                                   kKvKernelsAvx2,
                                   kAttentionKernelsAvx512};
+  static const Kernels avx512bf16 = [] {
+    Kernels kernels = avx512vnni;
+    kernels.linear.dense.bf16 = kBf16Avx512.tile;
+    kernels.linear.quantize.to_bf16 = kBf16Avx512.round;
+    return kernels;
+  }();
   switch (isa) {
     case Isa::kBaseline:
       return baseline;
@@ -35,6 +41,8 @@ const Kernels& kernels_for(Isa isa) {
       return avx2;
     case Isa::kAvx512Vnni:
       return avx512vnni;
+    case Isa::kAvx512Bf16:
+      return avx512bf16;
   }
   return baseline;
 }

@@ -39,9 +39,12 @@ size_t quantized_bytes(int m, int k) {
 size_t outliers_stride(int k) { return round_up(outliers_bytes(k)); }
 size_t scratch_stride() { return kTokens * kDenseTileRows * sizeof(float); }
 
-enum class Reads { kF32, kGroup8, kGroup16 };
+size_t bf16_stride(int k) { return (round_up((k + 1) / 2 * 2 * sizeof(uint16_t)) / kLine | 1) * kLine; }
 
-Reads reads(WeightFormat format) {
+enum class Reads { kF32, kBF16, kGroup8, kGroup16 };
+
+Reads reads(const LinearKernels& kernels, WeightFormat format) {
+  if (format == WeightFormat::kBF16 && kernels.quantize.to_bf16) return Reads::kBF16;
   if (reads_f32(format)) return Reads::kF32;
   return format == WeightFormat::kQ8_0 || is_int8(format) ? Reads::kGroup16 : Reads::kGroup8;
 }
@@ -55,13 +58,15 @@ struct Activations {
     size_t slot_bytes = 0;
     std::byte* token(int t) const { return data + t / slots * stride + t % slots * slot_bytes; }
   };
-  Form f32, group8, group16;
+  Form f32, bf16, group8, group16;
   std::byte* outliers = nullptr;  // of group8
 
-  const Form& of(WeightFormat format) const {
-    switch (reads(format)) {
+  const Form& of(Reads form) const {
+    switch (form) {
       case Reads::kF32:
         return f32;
+      case Reads::kBF16:
+        return bf16;
       case Reads::kGroup8:
         return group8;
       case Reads::kGroup16:
@@ -101,11 +106,12 @@ class Linear {
   };
 
   void reserve() {
-    bool dense = false, group8 = false, group16 = false;
+    bool dense = false, bf16 = false, group8 = false, group16 = false;
     for (const Section& s : weight_.sections()) {
-      dense |= reads(s.format) == Reads::kF32;
-      group8 |= reads(s.format) == Reads::kGroup8;
-      group16 |= reads(s.format) == Reads::kGroup16;
+      dense |= form(s) == Reads::kF32;
+      bf16 |= form(s) == Reads::kBF16;
+      group8 |= form(s) == Reads::kGroup8;
+      group16 |= form(s) == Reads::kGroup16;
     }
     // Few plain rows are read where they are; more are copied to rows that do not collide in the caches.
     copy_ = dense && (p_.prologue != Prologue::kNone || p_.m > 6 || !weight_.input_order().empty());
@@ -117,19 +123,21 @@ class Linear {
       return begin;
     };
     const size_t f32_at = take(copy_, m * f32_stride(k_));
+    const size_t bf16_at = take(bf16, m * bf16_stride(k_));
     const size_t group8_at = take(group8, quantized_bytes<QuantizedGroup8>(p_.m, k_));
     const size_t outliers_at = take(group8, m * outliers_stride(k_));
     const size_t group16_at = take(group16, quantized_bytes<QuantizedGroup16>(p_.m, k_));
     // Rows of each worker: after the prologue, and in the order of the columns.
     const size_t rows_at = take(!copy_ && p_.prologue != Prologue::kNone, threads * f32_stride(k_));
     const size_t ordered_at = take(!weight_.input_order().empty(), threads * f32_stride(k_));
-    const size_t scratch_at = take(dense, threads * scratch_stride());
+    const size_t scratch_at = take(dense || bf16, threads * scratch_stride());
     std::byte* base = queue_.workspace(at);
     if (copy_) {
       x_.f32 = {base + f32_at, f32_stride(k_)};
     } else if (dense) {
       x_.f32 = {reinterpret_cast<std::byte*>(const_cast<float*>(p_.x)), p_.ldx * sizeof(float)};
     }
+    if (bf16) x_.bf16 = {base + bf16_at, bf16_stride(k_)};
     if (group8) {
       x_.group8 = quantized_form<QuantizedGroup8>(base + group8_at);
       x_.outliers = base + outliers_at;
@@ -178,6 +186,9 @@ class Linear {
       x = ordered;
     }
     const auto& quantize = kernels_.linear.quantize;
+    if (const auto& form = x_.bf16; form.data) {
+      quantize.to_bf16(x, k_, reinterpret_cast<uint16_t*>(form.token(row)));
+    }
     if (const auto& form = x_.group8; form.data) {
       quantize.to8(x, k_, reinterpret_cast<QuantizedGroup8*>(form.token(row)), form.slots,
                    reinterpret_cast<Outliers*>(x_.outliers + row * outliers_stride(k_)));
@@ -186,6 +197,8 @@ class Linear {
       quantize.to16(x, k_, reinterpret_cast<QuantizedGroup16*>(form.token(row)), form.slots);
     }
   }
+
+  Reads form(const Section& s) const { return reads(kernels_.linear, s.format); }
 
   Cut cut(const Section& s) const {
     Cut c;
@@ -221,7 +234,7 @@ class Linear {
 
   void multiply_tile(const Section& s, const Cut& c, int index, int worker) {
     const int row = index / c.token_tiles * c.tile_rows, token = index % c.token_tiles * c.tile_tokens;
-    const auto& x = x_.of(s.format);
+    const auto& x = x_.of(form(s));
     LinearTile tile;
     tile.weights = weight_.panel(s, row);
     tile.rows = std::min(c.tile_rows, s.rows - row);
@@ -257,8 +270,9 @@ class Linear {
 size_t linear_workspace(const WorkspaceLimits& limits, int threads) {
   const size_t m = limits.max_tokens, t = threads;
   const int k = limits.max_k;
-  return m * f32_stride(k) + quantized_bytes<QuantizedGroup8>(limits.max_tokens, k) + m * outliers_stride(k) +
-         quantized_bytes<QuantizedGroup16>(limits.max_tokens, k) + t * (2 * f32_stride(k) + scratch_stride());
+  return m * (f32_stride(k) + bf16_stride(k)) + quantized_bytes<QuantizedGroup8>(limits.max_tokens, k) +
+         m * outliers_stride(k) + quantized_bytes<QuantizedGroup16>(limits.max_tokens, k) +
+         t * (2 * f32_stride(k) + scratch_stride());
 }
 
 void linear(CpuQueue& queue, const Kernels& kernels, const LinearParams& p) {

@@ -52,9 +52,9 @@ struct LinearTile {
   const std::byte* weights = nullptr;  // first panel
   int rows = 0;                        // rows to compute; the last panel may be cut
   int k = 0;
-  const std::byte* x = nullptr;         // f32 [m, k] (dense weights) or blocks of QuantizedGroup [k / 32][slots]
-  int slots = 0;                        // of a block: kTokenSlots, or m where the whole operation has fewer tokens
-  size_t x_stride = 0;                  // bytes from row to row or from block to block
+  const std::byte* x = nullptr;  // f32 or bf16 [m, k] (dense weights) or blocks of QuantizedGroup [k / 32][slots]
+  int slots = 0;                 // of a block: kTokenSlots, or m where the whole operation has fewer tokens
+  size_t x_stride = 0;           // bytes from row to row or from block to block
   const std::byte* outliers = nullptr;  // 8-bit activations: one Outliers per token
   size_t outliers_stride = 0;           // bytes
   int m = 0;
@@ -87,6 +87,12 @@ struct QuantizeKernels {
   // One token; its groups are `slots` apart.
   void (*to8)(const float* x, int k, QuantizedGroup8* out, int slots, Outliers* outliers);
   void (*to16)(const float* x, int k, QuantizedGroup16* out, int slots);
+  // Nearest, ties to even, and a zero behind an odd k. Null: bf16 weights are multiplied with f32 activations.
+  void (*to_bf16)(const float* x, int k, uint16_t* out);
+};
+struct Bf16Kernels {  // bf16 weights and activations
+  TileKernel tile;
+  void (*round)(const float* x, int k, uint16_t* out);
 };
 
 struct LinearKernels {
@@ -106,5 +112,6 @@ extern const ByteKernels kByteBaseline, kByteAvx2, kByteAvx512;
 extern const ScaledKernels kScaledBaseline, kScaledAvx2, kScaledAvx512;
 extern const F8Kernels kF8Baseline, kF8Avx2;
 extern const QuantizeKernels kQuantizeBaseline, kQuantizeAvx2;
+extern const Bf16Kernels kBf16Avx512;
 
 }  // namespace octavo

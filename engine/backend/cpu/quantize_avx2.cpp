@@ -111,6 +111,6 @@ void quantize16(const float* x, int k, QuantizedGroup16* out, int slots) {
 
 }  // namespace
 
-const QuantizeKernels kQuantizeAvx2{quantize8, quantize16};
+const QuantizeKernels kQuantizeAvx2{quantize8, quantize16, nullptr};
 
 }  // namespace octavo

@@ -10,14 +10,16 @@ from paged_reference import DTYPES, Paged, chunks
 from torch.nn.functional import scaled_dot_product_attention
 
 from octavo import ops
+from octavo.errors import OctavoError
 
 ISAS = ["baseline", "avx2", "avx512vnni"]
 
 
 def context(isa: str, threads: int = 1) -> ops.Context:
-    if ISAS.index(isa) > ISAS.index(ops.Context().isa):
+    try:
+        return ops.Context(threads, isa)
+    except OctavoError:
         pytest.skip(f"this machine has no {isa}")
-    return ops.Context(threads, isa)
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:

@@ -42,7 +42,7 @@ CODE_LIMIT = dict.fromkeys(QUANTIZED, 127) | {"q8_0": 32767}
 OUTLIER_FACTOR = dict.fromkeys(QUANTIZED, 6.0) | {"q8_0": np.inf}
 DENSE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 FORMATS = [*DENSE, *QUANTIZED]
-ISAS = ["baseline", "avx2", "avx512vnni"]
+ISAS = ["baseline", "avx2", "avx512vnni", "avx512bf16"]
 
 
 def make_ops(isa: str, threads: int = 1):
@@ -100,6 +100,16 @@ def half_codes(x: np.ndarray, fmt: str) -> np.ndarray:
     """For every activation, half the distance between two codes of its group."""
     groups = np.where(outliers(x, fmt), 0, np.abs(x)).reshape(len(x), -1, 32)
     return np.repeat(groups.max(-1) / (2 * CODE_LIMIT[fmt]), 32, axis=1)
+
+
+def rounds_to_bf16(ops, fmt: str) -> bool:
+    """Whether bf16 weights are multiplied with activations in bf16."""
+    return fmt == "bf16" and ops.isa == "avx512bf16"
+
+
+def as_read(ops, fmt: str, x: np.ndarray) -> np.ndarray:
+    """The activations that dense weights meet."""
+    return torch.from_numpy(x).bfloat16().float().numpy() if rounds_to_bf16(ops, fmt) else x
 
 
 def quantized_activations(x: np.ndarray, fmt: str) -> np.ndarray:
@@ -177,7 +187,7 @@ def check_linear(ops, rng, fmt: str, weight, values: np.ndarray, m: int) -> None
 
     rounding = 1e-6 * product(np.abs(x), w.abs())  # of float32, relative to the sum of magnitudes
     if fmt in DENSE:
-        assert (np.abs(y - product(x, w)) <= rounding).all()
+        assert (np.abs(y - product(as_read(ops, fmt, x), w)) <= rounding).all()
         return
     # Half a code for every activation that is no outlier is the most that quantization may cost ...
     half = np.where(outliers(x, fmt), 0, half_codes(x, fmt))
@@ -221,7 +231,7 @@ def test_dense_widths_need_no_multiple(ops, fmt: str, k: int) -> None:
     part, values = random_weight(rng, fmt, 19, k)
     x = rng.normal(0, 1, (8, k)).astype(np.float32)
     y = linear(ops, _engine.pack(ops, [part]), x)
-    assert_close(y, x.astype(np.float64) @ values.T.astype(np.float64), 1e-5)
+    assert_close(y, as_read(ops, fmt, x).astype(np.float64) @ values.T.astype(np.float64), 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +321,7 @@ def test_prologues_equal_torch(ops, fmt: str, m: int) -> None:
     norm = torch.from_numpy(rng.normal(1, 0.2, k).astype(np.float32))
     x = torch.from_numpy(rng.normal(0, 2, (m, 2 * k)).astype(np.float32))
     matrix = torch.from_numpy(values).double().T
-    relative = {"q4_1": 0.03, "q8_0": 1e-4}.get(fmt, 1e-5)
+    relative = {"q4_1": 0.03, "q8_0": 1e-4}.get(fmt, 0.005 if rounds_to_bf16(ops, fmt) else 1e-5)
     y = linear(ops, weight, x[:, :k].numpy(), prologue="rms_norm", norm_weight=norm.numpy(), eps=eps)
     normed = torch.nn.functional.rms_norm(x[:, :k].double(), (k,), norm.double(), eps)
     assert_close(y, (normed @ matrix).numpy(), relative)

@@ -25,7 +25,8 @@ def quantized(model, matrices):
 
 
 def runner(checkpoint):
-    return _engine.ModelRunner(checkpoint.config, checkpoint.weights, max_positions=512)
+    # With activations in float32 also where a weight stays in bf16.
+    return _engine.ModelRunner(checkpoint.config, checkpoint.weights, max_positions=512, isa="baseline")
 
 
 @pytest.mark.parametrize(
