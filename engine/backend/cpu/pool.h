@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -14,9 +15,17 @@ namespace octavo {
 // CPUs this process may use: the affinity mask, cut to the cgroup's quota (rounded up). At least 1.
 int allowed_cpus();
 
-// Fork/join pool. The caller takes part as worker 0; tiles are claimed one by one, so a worker that lost its core
-// holds back at most the tile it has begun: the caller never waits for one that has not claimed any.
-// Workers spin for tens of µs after a region, then park. run() allocates nothing and is called by one thread at a time.
+// Memory that a worker will read in a later region.
+struct Ahead {
+  const std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+
+// Fork/join pool. The caller takes part as worker 0. The tiles of a region are dealt out as one run for each worker, in
+// a cache line of its own; a worker that has finished its run takes tiles from the ends of the others'. So one that lost
+// its core holds back at most the tile it has begun: the caller never waits for one that has not claimed any. Equal
+// regions give each worker the same tiles, whose memory is then in its caches. Workers spin for tens of µs after a
+// region, then park. run() allocates nothing and is called by one thread at a time.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);  // 0: allowed_cpus(); threads - 1 workers are started
@@ -26,10 +35,16 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  // Calls body(tile, worker) for every tile in [0, tiles), worker in [0, threads()), in ascending order of claims, and
-  // waits for all of them. The first exception of a tile is rethrown once the others have ended.
+  // Calls body(tile, worker) for every tile in [0, tiles), worker in [0, threads()), and waits for all of them; the tiles
+  // of one worker's run ascend. The first exception of a tile is rethrown once the others have ended.
   template <class Body>
   void run(int tiles, Body&& body) {
+    run(tiles, body, [](int) { return Ahead{}; });
+  }
+
+  // ahead(worker): what the worker may fetch once there is no tile left, until the next region begins.
+  template <class Body, class AheadOf>
+  void run(int tiles, Body&& body, AheadOf&& ahead) {
     using Plain = std::remove_reference_t<Body>;
     if (tiles <= 0) return;
     const RegionClock clock(watched_);
@@ -37,10 +52,14 @@ class ThreadPool {
       for (int tile = 0; tile < tiles; ++tile) body(tile, 0);
       return;
     }
+    for (int w = 0; w < threads_; ++w) lanes_[w].ahead = ahead(w);
     run_region(
         tiles, [](void* arg, int tile, int worker) { (*static_cast<Plain*>(arg))(tile, worker); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
+
+  // Where the worker's run begins when `tiles` are dealt out.
+  int first_tile(int tiles, int worker) const { return static_cast<int>(static_cast<int64_t>(tiles) * worker / threads_); }
 
   // Where the time of each later region is noted; null: nowhere.
   void watch(RegionTimes* times) { watched_ = times; }
@@ -59,20 +78,27 @@ class ThreadPool {
   };
   using Function = void (*)(void* arg, int tile, int worker);
 
+  // What one worker has to do. The caller fills it while no tile is left; all but `tiles` is read after a claim, which
+  // keeps the region alive.
+  struct alignas(64) Lane {
+    std::atomic<uint64_t> tiles{0};  // first << 32 | end of those not yet claimed
+    Function function = nullptr;
+    void* arg = nullptr;
+    Ahead ahead;
+  };
+
   void run_region(int tiles, Function function, void* arg);
-  bool work_on_region(int worker);  // false: nothing was left to claim
+  int work_on_region(int worker, Ahead& ahead);  // tiles done
+  static bool claim_first(Lane& lane, int& tile);
+  static bool claim_last(Lane& lane, int& tile);
+  void run_tile(const Lane& lane, int tile, int worker);
   void worker_main(int worker);
-  bool wait_for_region(uint32_t seen);  // false: the pool stops
+  bool wait_for_region(const Lane& lane, Ahead& ahead);  // false: the pool stops
 
   int threads_;
   RegionTimes* watched_ = nullptr;
-  // The region, stable from the store of `ticket_` until all its tiles are done.
-  Function function_ = nullptr;
-  void* arg_ = nullptr;
-  int tiles_ = 0;
-  uint32_t region_ = 0;
-  alignas(64) std::atomic<uint64_t> ticket_{0};  // region number << 32 | tiles not yet claimed
-  alignas(64) std::atomic<int> done_{0};         // tiles finished
+  std::unique_ptr<Lane[]> lanes_;
+  alignas(64) std::atomic<int> done_{0};  // tiles finished by others than the caller
   std::atomic_flag failed_;
   std::exception_ptr error_;
   alignas(64) std::atomic<uint32_t> signal_{0};  // counts regions and the stop: what workers park on
