@@ -221,6 +221,7 @@ void Decoder::add_attention_output(Queue& queue, int num_tokens, const LayerWeig
   out.ldx = q_width_;
   out.m = num_tokens;
   out.bias = weights.out.bias_data();
+  out.next = weights.gate_up.weight.get();
   add_output(queue, out, weights.attention_post_norm, scratch);
 }
 
@@ -229,7 +230,9 @@ void Decoder::write_cache(Queue& queue, const ForwardBatch& batch, std::span<KvP
                           float* qkv) {
   const LayerWeights& weights = weights_.layers[layer];
   const CachePlace place = cache_places_[layer];
-  backend_.linear(queue, input_linear(weights.qkv, weights.attention_norm, batch.num_tokens, qkv));
+  LinearParams project = input_linear(weights.qkv, weights.attention_norm, batch.num_tokens, qkv);
+  project.next = weights.out.weight.get();
+  backend_.linear(queue, project);
 
   RopeWriteParams rope;
   rope.q = qkv;
@@ -287,13 +290,21 @@ void Decoder::feed_forward(Queue& queue, int num_tokens, int layer) {
   if (config_.has_experts(layer)) {
     experts_block(queue, num_tokens, weights_.layers[layer]);
   } else {
-    mlp_block(queue, num_tokens, weights_.layers[layer]);
+    mlp_block(queue, num_tokens, layer);
   }
 }
 
-void Decoder::mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights) {
+// What is multiplied once a layer is done; after the last one that is the head.
+const PackedWeight* Decoder::after_layer(int layer) const {
+  return layer + 1 < config_.num_layers ? weights_.layers[layer + 1].qkv.weight.get() : &weights_.head_matrix();
+}
+
+void Decoder::mlp_block(Queue& queue, int num_tokens, int layer) {
+  const LayerWeights& weights = weights_.layers[layer];
   float* gate_up = projected_->as<float>();
-  backend_.linear(queue, input_linear(weights.gate_up, weights.mlp_norm, num_tokens, gate_up));
+  LinearParams up = input_linear(weights.gate_up, weights.mlp_norm, num_tokens, gate_up);
+  up.next = weights.down.weight.get();
+  backend_.linear(queue, up);
   LinearParams down;
   down.weight = weights.down.weight.get();
   down.x = gate_up;
@@ -301,6 +312,7 @@ void Decoder::mlp_block(Queue& queue, int num_tokens, const LayerWeights& weight
   down.m = num_tokens;
   down.prologue = gated(config_.activation);
   down.bias = weights.down.bias_data();
+  down.next = after_layer(layer);
   add_output(queue, down, weights.mlp_post_norm, mixed_->as<float>());
 }
 
@@ -333,6 +345,7 @@ void Decoder::write_logits(Queue& queue, const ForwardBatch& batch) {
   head.eps = config_.norm_eps;
   head.y = batch.logits;
   head.ldy = config_.vocab;
+  head.next = weights_.layers[0].qkv.weight.get();
   backend_.linear(queue, head);
   if (config_.logit_scale == 1.0f && config_.logit_softcap == 0.0f) return;
   ScaleLogitsParams scale;

@@ -49,10 +49,11 @@ class Decoder {
   void last_attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools);
   void gather(Queue& queue, const float* x, int dim, const ForwardBatch& batch, float* out);
   void feed_forward(Queue& queue, int num_tokens, int layer);
-  void mlp_block(Queue& queue, int num_tokens, const LayerWeights& weights);
+  void mlp_block(Queue& queue, int num_tokens, int layer);
   void experts_block(Queue& queue, int num_tokens, const LayerWeights& weights);
   void write_logits(Queue& queue, const ForwardBatch& batch);
   LinearParams input_linear(const LinearWeights& linear, const DeviceVector& norm, int num_tokens, float* y) const;
+  const PackedWeight* after_layer(int layer) const;
   void add_residual(Queue& queue, const DeviceVector& post_norm, int num_tokens, float* y);
   void add_output(Queue& queue, LinearParams linear, const DeviceVector& post_norm, float* scratch);
   const float* rope_table(LayerRope rope) const;

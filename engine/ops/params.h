@@ -50,6 +50,7 @@ struct LinearParams {
   bool accumulate = false;      // y += product (the residual stream) instead of y = product
   float* y = nullptr;           // [m, n], row stride ldy
   int64_t ldy = 0;
+  const PackedWeight* next = nullptr;  // what is likely multiplied next: the backend may fetch it meanwhile
 };
 
 // Normalizes and rotates q and k in place (halves layout: dimension i pairs with i + rotary_dim / 2) and writes k and v

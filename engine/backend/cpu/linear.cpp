@@ -15,9 +15,11 @@ using Section = CpuPackedWeight::Section;
 constexpr int kTokens = 48;
 constexpr int kDenseTileRows = 64;
 constexpr int kTilesPerThread = 6;
-constexpr int64_t kMinTileWork = 100'000;      // multiply-adds: some µs, well above the price of a claim
-constexpr int kDenseWork = 3;                  // a float multiply-add, in integer ones
-constexpr int64_t kMinParallelRead = 1 << 14;  // activations: below, one thread prepares them as fast as two
+constexpr int64_t kMinTileWork = 100'000;       // multiply-adds: some µs, well above the price of a claim
+constexpr int kDenseWork = 3;                   // a float multiply-add, in integer ones
+constexpr int64_t kMinParallelRead = 1 << 14;   // activations: below, one thread prepares them as fast as two
+constexpr int kFetchAheadTokens = 8;            // with more the multipliers set the pace, not memory
+constexpr size_t kFetchAheadBytes = 128 << 10;  // by each worker: into a part of its second-level cache
 constexpr size_t kLine = 64;
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
@@ -47,6 +49,31 @@ Reads reads(const LinearKernels& kernels, WeightFormat format) {
   if (format == WeightFormat::kBF16 && kernels.quantize.to_bf16) return Reads::kBF16;
   if (reads_f32(format)) return Reads::kF32;
   return format == WeightFormat::kQ8_0 || is_int8(format) ? Reads::kGroup16 : Reads::kGroup8;
+}
+
+// How a section is cut: row tiles outside, token tiles inside, so that weights are read from memory once.
+struct Cut {
+  int tile_rows, row_tiles, tile_tokens, token_tiles;
+  int tiles() const { return row_tiles * token_tiles; }
+};
+
+Cut cut(const Section& s, int k, int m, int threads) {
+  Cut c;
+  c.token_tiles = ceil_div(m, kTokens);
+  c.tile_tokens = ceil_div(m, c.token_tiles);
+  if (c.token_tiles > 1) c.tile_tokens = ceil_div(c.tile_tokens, kTokenSlots) * kTokenSlots;
+  const bool dense = reads_f32(s.format);
+  const int64_t work = static_cast<int64_t>(m) * s.rows * k * (dense ? kDenseWork : 1);
+  int tiles = static_cast<int>(std::clamp<int64_t>(work / kMinTileWork, 1, kTilesPerThread * threads));
+  // Few tiles are dealt out evenly.
+  if (tiles > 1 && tiles < 3 * threads) tiles = ceil_div(tiles, threads) * threads;
+  // Rows in the steps that the kernels like best.
+  int step = m <= kTokenSlots ? kGroupRows : 2 * kGroupRows;
+  if (dense) step = m <= 3 ? kDenseTileRows : kDenseRows;
+  c.tile_rows = std::min(ceil_div(ceil_div(s.rows, ceil_div(tiles, c.token_tiles)), step) * step, s.rows);
+  if (dense && m > 6) c.tile_rows = std::min(c.tile_rows, kDenseTileRows);
+  c.row_tiles = ceil_div(s.rows, c.tile_rows);
+  return c;
 }
 
 // The activations in each form that a section of the weight reads.
@@ -99,12 +126,6 @@ class Linear {
   }
 
  private:
-  // How a section is cut: row tiles outside, token tiles inside, so that weights are read from memory once.
-  struct Cut {
-    int tile_rows, row_tiles, tile_tokens, token_tiles;
-    int tiles() const { return row_tiles * token_tiles; }
-  };
-
   void reserve() {
     bool dense = false, bf16 = false, group8 = false, group16 = false;
     for (const Section& s : weight_.sections()) {
@@ -200,36 +221,48 @@ class Linear {
 
   Reads form(const Section& s) const { return reads(kernels_.linear, s.format); }
 
-  Cut cut(const Section& s) const {
-    Cut c;
-    c.token_tiles = ceil_div(p_.m, kTokens);
-    c.tile_tokens = ceil_div(p_.m, c.token_tiles);
-    if (c.token_tiles > 1) c.tile_tokens = ceil_div(c.tile_tokens, kTokenSlots) * kTokenSlots;
-    const bool dense = reads_f32(s.format);
-    const int threads = queue_.pool().threads();
-    const int64_t work = static_cast<int64_t>(p_.m) * s.rows * k_ * (dense ? kDenseWork : 1);
-    int tiles = static_cast<int>(std::clamp<int64_t>(work / kMinTileWork, 1, kTilesPerThread * threads));
-    // Few tiles are dealt out evenly.
-    if (tiles > 1 && tiles < 3 * threads) tiles = ceil_div(tiles, threads) * threads;
-    // Rows in the steps that the kernels like best.
-    int step = p_.m <= kTokenSlots ? kGroupRows : 2 * kGroupRows;
-    if (dense) step = p_.m <= 3 ? kDenseTileRows : kDenseRows;
-    c.tile_rows = std::min(ceil_div(ceil_div(s.rows, ceil_div(tiles, c.token_tiles)), step) * step, s.rows);
-    if (dense && p_.m > 6) c.tile_rows = std::min(c.tile_rows, kDenseTileRows);
-    c.row_tiles = ceil_div(s.rows, c.tile_rows);
-    return c;
+  Cut cut(const CpuPackedWeight& weight, const Section& s) const {
+    return cpu::cut(s, weight.k(), p_.m, queue_.pool().threads());
+  }
+  int count_tiles(const CpuPackedWeight& weight) const {
+    int tiles = 0;
+    for (const Section& s : weight.sections()) tiles += cut(weight, s).tiles();
+    return tiles;
+  }
+  // Calls use(section, its cut, the tile's index in it).
+  template <class Use>
+  void with_tile(const CpuPackedWeight& weight, int tile, Use use) const {
+    for (const Section& s : weight.sections()) {
+      const Cut c = cut(weight, s);
+      if (tile < c.tiles()) return use(s, c, tile);
+      tile -= c.tiles();
+    }
   }
 
   void multiply() {
-    int tiles = 0;
-    for (const Section& s : weight_.sections()) tiles += cut(s).tiles();
-    queue_.pool().run(tiles, [this](int tile, int worker) {
-      for (const Section& s : weight_.sections()) {
-        const Cut c = cut(s);
-        if (tile < c.tiles()) return multiply_tile(s, c, tile, worker);
-        tile -= c.tiles();
-      }
+    queue_.pool().run(
+        count_tiles(weight_),
+        [this](int tile, int worker) {
+          with_tile(weight_, tile, [&](const Section& s, const Cut& c, int i) { multiply_tile(s, c, i, worker); });
+        },
+        [this](int worker) { return fetch_ahead(worker); });
+  }
+
+  // The beginning of what the worker is going to multiply next.
+  Ahead fetch_ahead(int worker) const {
+    Ahead out;
+    if (!p_.next || p_.m > kFetchAheadTokens) return out;
+    const auto& next = static_cast<const CpuPackedWeight&>(*p_.next);
+    const ThreadPool& pool = queue_.pool();
+    const int tiles = count_tiles(next), first = pool.first_tile(tiles, worker),
+              end = pool.first_tile(tiles, worker + 1);
+    if (first == end) return out;
+    with_tile(next, first, [&](const Section& s, const Cut& c, int i) {
+      const int row = i / c.token_tiles * c.tile_rows, rows = std::min((end - first) * c.tile_rows, s.rows - row);
+      const size_t panels = ceil_div(rows, panel_rows(s.format));
+      out = {next.panel(s, row), std::min(kFetchAheadBytes, panels * s.panel_bytes)};
     });
+    return out;
   }
 
   void multiply_tile(const Section& s, const Cut& c, int index, int worker) {

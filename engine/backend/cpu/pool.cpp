@@ -84,8 +84,9 @@ void ThreadPool::run_region(int tiles, Function function, void* arg) {
     Lane& lane = lanes_[w];
     lane.function = function;
     lane.arg = arg;
-    lane.tiles.store(static_cast<uint64_t>(first_tile(tiles, w)) << 32 | static_cast<uint32_t>(first_tile(tiles, w + 1)),
-                     std::memory_order_release);
+    lane.tiles.store(
+        static_cast<uint64_t>(first_tile(tiles, w)) << 32 | static_cast<uint32_t>(first_tile(tiles, w + 1)),
+        std::memory_order_release);
   }
   signal_.fetch_add(1);  // sequentially consistent: ordered before the load of parked_
   if (parked_.load()) futex_wake_all(signal_);

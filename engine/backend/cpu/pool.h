@@ -22,10 +22,10 @@ struct Ahead {
 };
 
 // Fork/join pool. The caller takes part as worker 0. The tiles of a region are dealt out as one run for each worker, in
-// a cache line of its own; a worker that has finished its run takes tiles from the ends of the others'. So one that lost
-// its core holds back at most the tile it has begun: the caller never waits for one that has not claimed any. Equal
-// regions give each worker the same tiles, whose memory is then in its caches. Workers spin for tens of µs after a
-// region, then park. run() allocates nothing and is called by one thread at a time.
+// a cache line of its own; a worker that has finished its run takes tiles from the ends of the others'. So one that
+// lost its core holds back at most the tile it has begun: the caller never waits for one that has not claimed any.
+// Equal regions give each worker the same tiles, whose memory is then in its caches. Workers spin for tens of µs after
+// a region, then park. run() allocates nothing and is called by one thread at a time.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);  // 0: allowed_cpus(); threads - 1 workers are started
@@ -35,8 +35,8 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  // Calls body(tile, worker) for every tile in [0, tiles), worker in [0, threads()), and waits for all of them; the tiles
-  // of one worker's run ascend. The first exception of a tile is rethrown once the others have ended.
+  // Calls body(tile, worker) for every tile in [0, tiles), worker in [0, threads()), and waits for all of them; the
+  // tiles of one worker's run ascend. The first exception of a tile is rethrown once the others have ended.
   template <class Body>
   void run(int tiles, Body&& body) {
     run(tiles, body, [](int) { return Ahead{}; });
@@ -59,7 +59,9 @@ class ThreadPool {
   }
 
   // Where the worker's run begins when `tiles` are dealt out.
-  int first_tile(int tiles, int worker) const { return static_cast<int>(static_cast<int64_t>(tiles) * worker / threads_); }
+  int first_tile(int tiles, int worker) const {
+    return static_cast<int>(static_cast<int64_t>(tiles) * worker / threads_);
+  }
 
   // Where the time of each later region is noted; null: nowhere.
   void watch(RegionTimes* times) { watched_ = times; }
