@@ -54,8 +54,9 @@ class EngineArgs:
         enable_prefix_caching: reuse the cache of earlier prompts that begin alike.
         threads: threads that compute; 0 is one per core.
         isa: instruction set, "avx512bf16", "avx512vnni", "avx2" or "baseline"; empty takes the machine's best. Answers
-            are the same bits for one instruction set, so machines of several kinds can agree on one. With avx512bf16,
-            activations that meet bf16 weights are rounded to bf16; with the others they stay float32.
+            are the same bits for one instruction set, so machines of several kinds can agree on one. avx512bf16 rounds
+            activations to bf16 where they meet bf16 weights, and to 8 bits (outliers aside) where they meet q8_0; the
+            others keep float32 and 16 bits.
         seed: makes the seeds of requests that give none reproducible, in the order they are submitted.
         max_grammar_bytes: longest schema or grammar of structured output. ``grammar_timeout``: seconds that a request
             waits for it to compile. ``grammar_threads``: compiled at once. ``grammar_cache_size``: how many are kept.

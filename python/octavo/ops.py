@@ -58,7 +58,7 @@ class Context:
     Args:
         threads: how many threads, the caller included; 0 takes all CPUs that the process may use.
         isa: the instruction set, ``"baseline"``, ``"avx2"``, ``"avx512vnni"`` or ``"avx512bf16"``; empty takes the best
-            one of this machine. With the last one, activations that meet bf16 weights are rounded to bf16.
+            one of this machine. The last one rounds activations to bf16 beside bf16 weights and to 8 bits beside q8_0.
 
     Every function of this module takes ``context``; without it they share one context with the defaults.
     """

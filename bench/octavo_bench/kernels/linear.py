@@ -36,12 +36,12 @@ def _weight(rng: np.random.Generator, n: int, k: int, fmt: str) -> tuple[np.ndar
     return dense.astype({"f32": np.float32, "f16": np.float16}[fmt]), ""
 
 
-def _ceiling(fmt: str, ceilings: Mapping[str, float]) -> tuple[str, float]:
-    if fmt == "q8_0":
+def _ceiling(fmt: str, isa: str, ceilings: Mapping[str, float]) -> tuple[str, float]:
+    if fmt == "q8_0" and isa != "avx512bf16":
         return "GOP/s", ceilings["int16_gops"]
     if fmt in BLOCK_BYTES:
         return "GOP/s", ceilings["int8_gops"]
-    if fmt == "bf16" and ceilings["bf16_gflops"]:
+    if fmt == "bf16" and isa == "avx512bf16":
         return "GFLOP/s", ceilings["bf16_gflops"]
     return "GFLOP/s", ceilings["fma_gflops"]
 
@@ -76,7 +76,7 @@ def measure(
                     rate = first.nbytes / seconds / 1e9
                     yield Figure(f"linear {fmt}", shape, rate, "GB/s", ceilings["read_gbytes"], error)
                 else:
-                    unit, ceiling = _ceiling(fmt, ceilings)
+                    unit, ceiling = _ceiling(fmt, context.isa, ceilings)
                     yield Figure(
                         f"linear {fmt}", shape, 2.0 * m * n * k / seconds / 1e9, unit, ceiling, error
                     )

@@ -31,6 +31,8 @@ const Kernels& kernels_for(Isa isa) {
   static const Kernels avx512bf16 = [] {
     Kernels kernels = avx512vnni;
     kernels.linear.dense.bf16 = kBf16Avx512.tile;
+    kernels.linear.byte.q8_0 = kShortByteAvx512;
+    kernels.linear.byte.short_q8_0 = true;
     kernels.linear.quantize.to_bf16 = kBf16Avx512.round;
     return kernels;
   }();

@@ -48,7 +48,8 @@ enum class Reads { kF32, kBF16, kGroup8, kGroup16 };
 Reads reads(const LinearKernels& kernels, WeightFormat format) {
   if (format == WeightFormat::kBF16 && kernels.quantize.to_bf16) return Reads::kBF16;
   if (reads_f32(format)) return Reads::kF32;
-  return format == WeightFormat::kQ8_0 || is_int8(format) ? Reads::kGroup16 : Reads::kGroup8;
+  const bool bytes = (format == WeightFormat::kQ8_0 && !kernels.byte.short_q8_0) || is_int8(format);
+  return bytes ? Reads::kGroup16 : Reads::kGroup8;
 }
 
 // How a section is cut: row tiles outside, token tiles inside, so that weights are read from memory once.

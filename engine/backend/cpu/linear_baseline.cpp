@@ -203,7 +203,7 @@ void quantize16(const float* x, int k, QuantizedGroup16* out, int slots) {
 const DenseKernels kDenseBaseline{dense_tile<F32>, dense_tile<F16>, dense_tile<BF16>};
 const NibbleKernels kNibbleBaseline{nibble_tile<BlockQ4_0>, nibble_tile<BlockQ4_1>, nibble_tile<BlockQ5_0>,
                                     nibble_tile<BlockQ5_1>};
-const ByteKernels kByteBaseline{byte_tile<BlockQ8_0>, byte_tile<BlockInt8<1>>, byte_tile<BlockInt8<4>>};
+const ByteKernels kByteBaseline{byte_tile<BlockQ8_0>, byte_tile<BlockInt8<1>>, byte_tile<BlockInt8<4>>, false};
 const QuantizeKernels kQuantizeBaseline{quantize8, quantize16, nullptr};
 
 }  // namespace octavo

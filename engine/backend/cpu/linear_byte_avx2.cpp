@@ -71,6 +71,6 @@ struct Bytes {
 }  // namespace
 
 const ByteKernels kByteAvx2{quantized_tile<Bytes<BlockQ8_0>>, quantized_tile<Bytes<BlockInt8<1>>>,
-                            quantized_tile<Bytes<BlockInt8<4>>>};
+                            quantized_tile<Bytes<BlockInt8<4>>>, false};
 
 }  // namespace octavo

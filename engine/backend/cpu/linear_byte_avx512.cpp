@@ -81,6 +81,6 @@ void tile(const LinearTile& tile) {
 }  // namespace
 
 const ByteKernels kByteAvx512{tile<BlockQ8_0, &ByteKernels::q8_0>, tile<BlockInt8<1>, &ByteKernels::int8x32>,
-                              tile<BlockInt8<4>, &ByteKernels::int8x128>};
+                              tile<BlockInt8<4>, &ByteKernels::int8x128>, false};
 
 }  // namespace octavo

@@ -8,7 +8,7 @@ namespace octavo {
 
 // A group of 32 activations as integers: x = scale * q, symmetric. A value that is not finite makes the scale so, hence
 // the outputs.
-struct QuantizedGroup8 {  // |q| <= 127, for 4- and 5-bit weights; outliers have q = 0
+struct QuantizedGroup8 {  // |q| <= 127, for 4- and 5-bit weights, maybe for q8_0; outliers have q = 0
   float scale;
   float sum;             // scale * (sum of q) + outliers
   int16_t half_sums[2];  // of q
@@ -76,6 +76,7 @@ struct NibbleKernels {
 };
 struct ByteKernels {
   TileKernel q8_0, int8x32, int8x128;
+  bool short_q8_0;  // q8_0 meets 8-bit activations instead of 16-bit ones
 };
 struct ScaledKernels {  // weights of scaled_blocks.h
   TileKernel q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, int4x32, int4x128;
@@ -110,6 +111,7 @@ extern const DenseKernels kDenseBaseline, kDenseAvx2;
 extern const NibbleKernels kNibbleBaseline, kNibbleAvx2, kNibbleAvx512;
 extern const ByteKernels kByteBaseline, kByteAvx2, kByteAvx512;
 extern const ScaledKernels kScaledBaseline, kScaledAvx2, kScaledAvx512;
+extern const TileKernel kShortByteAvx512;  // q8_0 with 8-bit activations
 extern const F8Kernels kF8Baseline, kF8Avx2;
 extern const QuantizeKernels kQuantizeBaseline, kQuantizeAvx2;
 extern const Bf16Kernels kBf16Avx512;
