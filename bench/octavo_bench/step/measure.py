@@ -45,7 +45,8 @@ class Part:
 
 def _part(name: str, trace: Mapping[str, tuple[int, int]]) -> Part:
     phases = {phase: (ns, count) for phase, (count, ns) in trace.items() if count}
-    steps, execute = (phases.get("execute", (0, 0))[i] for i in (1, 0))
+    steps = phases.get("commit", (0, 0))[1]  # "execute" is noted when a step is given and when it is awaited
+    execute = phases.get("execute", (0, 0))[0]
     inside = sum(
         ns for phase, (ns, _) in phases.items() if phase not in (*NOT_HOST, *LOOP) or phase == "batch"
     )

@@ -20,6 +20,7 @@ constexpr int kDenseWork = 3;                   // a float multiply-add, in inte
 constexpr int64_t kMinParallelRead = 1 << 14;   // activations: below, one thread prepares them as fast as two
 constexpr int kFetchAheadTokens = 8;            // with more the multipliers set the pace, not memory
 constexpr size_t kFetchAheadBytes = 128 << 10;  // by each worker: into a part of its second-level cache
+constexpr int kFetchParts = 2;                  // of a row: before its prologue and before it is quantized
 constexpr size_t kLine = 64;
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
@@ -116,6 +117,7 @@ class Linear {
   void run() {
     reserve();
     if (static_cast<int64_t>(p_.m) * k_ < kMinParallelRead) {
+      for (int part = 0; part < kFetchParts; ++part) fetch_input(0, part);
       for (int row = 0; row < p_.m; ++row) prepare(row, 0);
     } else {  // by blocks of tokens: their groups share cache lines
       queue_.pool().run(ceil_div(p_.m, kTokenSlots), [this](int block, int worker) {
@@ -176,9 +178,20 @@ class Linear {
     return {data, token_block_bytes<Group>(k_, slots), slots, sizeof(Group)};
   }
 
+  // Asks for a part of a row: most of it lies in the caches of other cores, beyond what the hardware foresees.
+  void fetch_input(int row, int part) const {
+    if (row >= p_.m) return;
+    const bool gated = p_.prologue != Prologue::kNone && p_.prologue != Prologue::kRmsNorm;
+    const size_t bytes = static_cast<size_t>(gated ? 2 * k_ : k_) * sizeof(float);
+    const auto* x = reinterpret_cast<const std::byte*>(p_.x + row * p_.ldx);
+    const size_t end = bytes * (part + 1) / kFetchParts;
+    for (size_t i = bytes * part / kFetchParts; i < end; i += kLine) __builtin_prefetch(x + i);
+  }
+
   // Prologue and quantization of one row: the same code for one row and for many.
   void prepare(int row, int worker) {
     const float* x = p_.x + row * p_.ldx;
+    fetch_input(row + 1, 0);
     float* out = reinterpret_cast<float*>(copy_ ? x_.f32.data + row * x_.f32.stride : rows_ + worker * f32_stride(k_));
     switch (p_.prologue) {
       case Prologue::kNone:
@@ -207,6 +220,7 @@ class Linear {
       if (copy_) std::copy_n(ordered, k_, out);
       x = ordered;
     }
+    fetch_input(row + 1, 1);
     const auto& quantize = kernels_.linear.quantize;
     if (const auto& form = x_.bf16; form.data) {
       quantize.to_bf16(x, k_, reinterpret_cast<uint16_t*>(form.token(row)));
