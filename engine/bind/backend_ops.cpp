@@ -6,6 +6,7 @@
 
 #include "backend/cpu/ceilings.h"
 #include "backend/cpu/pool.h"
+#include "backend/cuda_loader/backend_library.h"
 #include "base/errors.h"
 #include "base/format.h"
 #include "bind.h"
@@ -62,6 +63,34 @@ void bind_backend_ops(nb::module_& m) {
       },
       nb::arg("isa") = "", nb::arg("threads") = 0, nb::arg("seconds") = 0.5,
       "What this machine can do at most with an instruction set, measured now.");
+  m.def(
+      "backends",
+      [] {
+        std::vector<BackendReport> reports;
+        {
+          nb::gil_scoped_release release;
+          reports.push_back(report_backend("cuda"));
+        }
+        nb::dict out;
+        for (const BackendReport& report : reports) {
+          nb::list devices;
+          for (const DeviceInfo& device : report.devices) {
+            nb::dict d;
+            d["name"] = device.name;
+            d["isa"] = device.isa;
+            d["memory_bytes"] = device.memory_bytes;
+            d["free_bytes"] = device.free_bytes;
+            devices.append(d);
+          }
+          nb::dict d;
+          d["devices"] = devices;
+          d["why_not"] = report.why_not;
+          out[report.name.c_str()] = d;
+        }
+        return out;
+      },
+      nb::sig("def backends() -> dict[str, dict[str, typing.Any]]"),
+      "Of every backend beside the CPU its devices, or why it cannot be used.");
   m.def("allowed_cpus", &allowed_cpus, "CPUs this process may use: affinity mask and cgroup quota.");
 }
 

@@ -66,6 +66,7 @@ nb::dict stats_dict(const LoopStats& s) {
   d["failed_steps"] = s.failed_steps;
   d["shrunk_steps"] = s.shrunk_steps;
   d["non_finite_rows"] = s.non_finite_rows;
+  d["device_lost"] = s.device_lost;
   d["last_step"] = s.last_step;
   d["host_ns"] = s.host_ns;
   d["execute_ns"] = s.execute_ns;
@@ -160,6 +161,8 @@ void inject_fault(Engine& engine, const std::string& kind, int32_t token, int32_
   Fault fault{Fault::Kind::kThrow, token, times, larger_than, seconds, phase, after};
   if (kind == "out_of_memory") {
     fault.kind = Fault::Kind::kOutOfMemory;
+  } else if (kind == "device_lost") {
+    fault.kind = Fault::Kind::kDeviceLost;
   } else if (kind == "non_finite") {
     fault.kind = Fault::Kind::kNonFinite;
   } else if (kind == "grammar") {
@@ -168,7 +171,7 @@ void inject_fault(Engine& engine, const std::string& kind, int32_t token, int32_
     fault.kind = Fault::Kind::kHold;
   } else if (kind != "throw") {
     throw Error(ErrorCode::kInvalidArgument, "kind",
-                cat("kind must be throw, out_of_memory, non_finite, grammar or hold, got '", kind, "'"));
+                cat("kind must be throw, out_of_memory, device_lost, non_finite, grammar or hold, got '", kind, "'"));
   }
   nb::gil_scoped_release release;
   engine.inject_fault(fault);
@@ -210,7 +213,8 @@ void bind_engine(nb::module_& m) {
       .def(nb::new_([](const ModelConfig& config, std::shared_ptr<WeightFiles> weights, int max_model_len,
                        int block_size, const std::string& dtype, int num_blocks, int max_num_seqs,
                        int max_num_batched_tokens, bool enable_prefix_caching, int threads, const std::string& isa,
-                       bool trace, int max_num_seqs_per_tenant, const std::string& device, bool fast) {
+                       bool trace, int max_num_seqs_per_tenant, const std::string& device, bool fast,
+                       double memory_utilization) {
              EngineOptions o;
              o.max_model_len = max_model_len;
              o.block_size = block_size;
@@ -221,6 +225,7 @@ void bind_engine(nb::module_& m) {
              o.enable_prefix_caching = enable_prefix_caching;
              o.threads = threads;
              o.backend = {device, isa, fast};
+             o.memory_utilization = memory_utilization;
              o.trace = trace;
              o.max_num_seqs_per_tenant = max_num_seqs_per_tenant;
              nb::gil_scoped_release r;
@@ -231,8 +236,9 @@ void bind_engine(nb::module_& m) {
            nb::arg("max_num_seqs") = 256, nb::arg("max_num_batched_tokens") = 512,
            nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0, nb::arg("isa") = "",
            nb::arg("trace") = false, nb::arg("max_num_seqs_per_tenant") = 0, nb::arg("device") = "cpu",
-           nb::arg("fast") = false,
-           "Packs the weights and makes the KV pool. trace: note where the time of steps goes.")
+           nb::arg("fast") = false, nb::arg("memory_utilization") = 0.9,
+           "Packs the weights and makes the KV pool; on a GPU num_blocks 0 takes a share of the memory that is left. "
+           "trace: note where the time of steps goes.")
       .def("start", &Engine::start, nb::arg("table"), release, "Starts the engine thread.")
       .def("open_channel", &Engine::open_channel)
       .def("close_channel", &Engine::close_channel, nb::arg("channel"), release, "Cancels the channel's requests.")

@@ -29,6 +29,9 @@ nb::tuple kv_view(const Engine& engine, int layer, nb::handle owner) {
     throw Error(ErrorCode::kInvalidArgument, "layer",
                 cat("layer must be from 0 to ", config.num_layers - 1, ", got ", layer));
   }
+  if (!engine.host().backend().host_memory()) {
+    throw Error(ErrorCode::kUnsupported, "layer", "the cache of a GPU cannot be viewed from the host");
+  }
   const Decoder::CachePlace& at = engine.host().decoder().cache_place(layer);
   const KvLayer place = engine.host().pools()[at.group]->layer(at.index);
   if (has_kv_scales(place.dtype)) {

@@ -20,6 +20,10 @@ nb::dlpack::dtype dlpack_type(DType dtype) {
 
 nb::object weight_view(const Decoder& decoder, const std::string& name, nb::handle owner) {
   const WeightPlace& place = decoder.weights().find(name);
+  if (!decoder.backend().host_memory()) {
+    throw Error(ErrorCode::kUnsupported, name,
+                cat("tensor ", name, " lies on a GPU and cannot be viewed from the host"));
+  }
   if (place.vector) {
     return nb::cast(View(place.vector, {static_cast<size_t>(place.rows)}, owner, {}, dlpack_type(DType::kF32)));
   }

@@ -31,6 +31,7 @@ class Decoder {
   };
   const CachePlace& cache_place(int layer) const { return cache_places_[layer]; }
   const DecoderWeights& weights() const { return weights_; }
+  const Backend& backend() const { return backend_; }
   int max_tokens() const { return max_tokens_; }
   int max_positions() const { return max_positions_; }
 

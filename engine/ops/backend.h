@@ -68,6 +68,8 @@ class Backend {
 
   // Device pointers are host pointers, and ops are done when they return: nothing needs to be moved.
   virtual bool host_memory() const = 0;
+  // Bytes that allocate() could still give; 0: nobody counts them (the CPU's memory belongs to others too).
+  virtual size_t free_bytes() const = 0;
   // Zero-initialised; Error(kOutOfMemory, "memory", ...).
   virtual std::unique_ptr<DeviceMemory> allocate(size_t bytes) = 0;
   // The same bytes on the device, for good.

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/format.h"
-#include "runtime/group_blocks.h"
 #include "sample/check_params.h"
 
 namespace octavo {
@@ -26,7 +25,10 @@ void check_options(const EngineOptions& o, const ModelConfig& config) {
   if (o.max_model_len < 1 || o.max_model_len > config.max_positions)
     refuse("max_model_len",
            cat("max_model_len must be between 1 and the model's ", config.max_positions, ", got ", o.max_model_len));
-  if (o.num_blocks < 1) refuse("num_blocks", cat("the KV cache needs at least one block, got ", o.num_blocks));
+  const int fewest = o.backend.device == "cpu" ? 1 : 0;
+  if (o.num_blocks < fewest) refuse("num_blocks", cat("the KV cache needs at least one block, got ", o.num_blocks));
+  if (!(o.memory_utilization > 0.0 && o.memory_utilization <= 1.0))
+    refuse("memory_utilization", cat("memory_utilization must be above 0 and at most 1, got ", o.memory_utilization));
   if (o.max_num_seqs < 1) refuse("max_num_seqs", cat("max_num_seqs must be at least 1, got ", o.max_num_seqs));
   if (o.max_num_seqs_per_tenant < 0)
     refuse("max_num_seqs_per_tenant",
@@ -57,17 +59,10 @@ Engine::Engine(ModelConfig config, std::shared_ptr<WeightFiles> weights, EngineO
   host.max_seqs = options_.max_num_seqs;
   host.max_model_len = options_.max_model_len;
   host.trace = options_.trace;
+  host.num_blocks = options_.num_blocks;
+  host.memory_utilization = options_.memory_utilization;
   sched_config_.block_size = options_.block_size;
   check_config(config_);
-  const std::vector<KvGroup> groups = make_kv_groups(config_, options_.kv_dtype);
-  host.group_blocks = group_blocks(groups, options_.num_blocks, options_.block_size, options_.max_num_seqs,
-                                   options_.max_num_batched_tokens);
-  sched_config_.groups.clear();
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const bool window = groups[g].retain == Retain::kWindow;
-    sched_config_.groups.push_back(
-        {host.group_blocks[g], window ? RetainBlocks::kWindow : RetainBlocks::kAll, groups[g].window});
-  }
   sched_config_.max_tokens_per_step = options_.max_num_batched_tokens;
   sched_config_.max_seqs = options_.max_num_seqs;
   sched_config_.max_seqs_per_tenant = options_.max_num_seqs_per_tenant;
@@ -75,6 +70,14 @@ Engine::Engine(ModelConfig config, std::shared_ptr<WeightFiles> weights, EngineO
   sched_config_.prefix_caching = options_.enable_prefix_caching;
   try {
     host_ = std::make_unique<ModelHost>(config_, std::move(weights), host);
+    options_.num_blocks = host_->group_blocks()[0];
+    sched_config_.groups.clear();
+    const std::vector<KvGroup>& groups = host_->decoder().kv_groups();
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const bool window = groups[g].retain == Retain::kWindow;
+      sched_config_.groups.push_back(
+          {host_->group_blocks()[g], window ? RetainBlocks::kWindow : RetainBlocks::kAll, groups[g].window});
+    }
     checker_ = std::make_unique<Scheduler>(sched_config_);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::kOutOfMemory, "memory",

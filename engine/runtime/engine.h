@@ -23,7 +23,8 @@ struct EngineOptions {
   int max_model_len = 0;  // 0: the model's own
   int block_size = 16;    // 8, 16 or 32
   DType kv_dtype = DType::kF16;
-  int num_blocks = 0;
+  int num_blocks = 0;               // 0: as many as the device has room for, on a GPU alone
+  double memory_utilization = 0.9;  // with num_blocks 0: the share of what is free beside weights and steps
   int max_num_seqs = 256;
   int max_num_seqs_per_tenant = 0;  // 0: no limit of its own
   int max_num_batched_tokens = 512;

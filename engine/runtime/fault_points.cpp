@@ -20,6 +20,8 @@ void strike(const Fault& fault) {
       throw std::runtime_error("a fault was provoked");
     case Fault::Kind::kOutOfMemory:
       throw std::bad_alloc();
+    case Fault::Kind::kDeviceLost:
+      throw Error(ErrorCode::kDeviceLost, "cuda", "the loss of the device was provoked");
     case Fault::Kind::kHold:
       std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
       break;

@@ -10,7 +10,7 @@ namespace octavo {
 
 // A fault to be provoked by tests: it strikes steps whose plan contains `token` (-1: any step), `times` times.
 struct Fault {
-  enum class Kind : uint8_t { kThrow, kOutOfMemory, kNonFinite, kGrammar, kHold };
+  enum class Kind : uint8_t { kThrow, kOutOfMemory, kDeviceLost, kNonFinite, kGrammar, kHold };
   Kind kind = Kind::kThrow;
   int32_t token = -1;
   int32_t times = 1;

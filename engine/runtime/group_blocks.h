@@ -1,5 +1,7 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "ops/kv_group.h"
@@ -25,6 +27,29 @@ inline std::vector<int> group_blocks(const std::vector<KvGroup>& groups, int num
     out.push_back(most == 0 || most > num_blocks ? num_blocks : static_cast<int>(most));
   }
   return out;
+}
+
+// Bytes of such pools. block_bytes: one per group.
+inline size_t pool_bytes(const std::vector<int>& blocks, const std::vector<size_t>& block_bytes) {
+  size_t total = 0;
+  for (size_t g = 0; g < blocks.size(); ++g) total += static_cast<size_t>(blocks[g]) * block_bytes[g];
+  return total;
+}
+
+// The most blocks that `budget` bytes hold.
+inline int fitting_blocks(const std::vector<KvGroup>& groups, const std::vector<size_t>& block_bytes, size_t budget,
+                          int block_size, int max_seqs, int max_tokens) {
+  int low = 0, high = std::numeric_limits<int>::max();
+  while (low < high) {
+    const int middle = low + (high - low + 1) / 2;
+    const auto blocks = group_blocks(groups, middle, block_size, max_seqs, max_tokens);
+    if (pool_bytes(blocks, block_bytes) <= budget) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
 }
 
 }  // namespace octavo

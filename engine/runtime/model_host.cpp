@@ -1,5 +1,10 @@
 #include "runtime/model_host.h"
 
+#include <numeric>
+
+#include "base/errors.h"
+#include "base/format.h"
+#include "runtime/group_blocks.h"
 #include "runtime/local_executor.h"
 #include "runtime/traced_backend.h"
 
@@ -22,28 +27,44 @@ ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> wei
   threads_ = queue_->threads();
   decoder_ = std::make_unique<Decoder>(config, *weights, *backend_, *queue_, options.kv_dtype, options.max_tokens,
                                        options.max_model_len);
-  std::vector<KvPool*> pools;
-  const std::vector<KvGroup>& groups = decoder_->kv_groups();
-  for (size_t g = 0; g < groups.size(); ++g) {
-    kv_bytes_per_block_ += backend_->kv_bytes(groups[g], options.block_size);
-    pools_.push_back(backend_->make_kv_pool(groups[g], options.block_size, options.group_blocks.at(g)));
-    pools.push_back(pools_.back().get());
-  }
+  pools_ = std::make_unique<KvPools>(*backend_, decoder_->kv_groups(), options.block_size);
+  const bool measured = options.num_blocks == 0;
+  if (!measured) size_pools(options);  // before what would be allocated in vain
   LocalExecutor::Limits limits;
   limits.max_tokens = options.max_tokens;
   limits.max_seqs = options.max_seqs;
   limits.max_blocks_per_seq = (options.max_model_len + options.block_size - 1) / options.block_size;
   limits.threads = threads_;
   executor_ = std::make_unique<FaultPoints>(
-      std::make_unique<LocalExecutor>(*backend_, *queue_, *decoder_, std::move(pools), limits, trace_.get()));
+      std::make_unique<LocalExecutor>(*backend_, *queue_, *decoder_, pools_->views(), limits, trace_.get()));
+  if (measured) size_pools(options);
 }
 
 ModelHost::~ModelHost() = default;
 
-size_t ModelHost::kv_bytes() const {
-  size_t total = 0;
-  for (const auto& pool : pools_) total += pool->bytes();
-  return total;
+size_t ModelHost::kv_bytes_per_block() const {
+  const std::vector<size_t>& bytes = pools_->block_bytes();
+  return std::accumulate(bytes.begin(), bytes.end(), size_t{0});
+}
+
+void ModelHost::size_pools(const ModelHostOptions& options) {
+  constexpr int kFewest = 2;
+  const std::vector<KvGroup>& groups = decoder_->kv_groups();
+  int blocks = options.num_blocks;
+  if (blocks == 0) {
+    profile_run(*backend_, *queue_, *decoder_, *pools_, options.block_size);
+    const size_t free = backend_->free_bytes() + pools_->bytes();
+    const auto budget = static_cast<size_t>(static_cast<double>(free) * options.memory_utilization);
+    blocks =
+        fitting_blocks(groups, pools_->block_bytes(), budget, options.block_size, options.max_seqs, options.max_tokens);
+    if (blocks < kFewest) {
+      throw Error(ErrorCode::kOutOfMemory, "gpu_memory_utilization",
+                  cat("weights and steps leave ", free, " bytes of the GPU's memory free; ", options.memory_utilization,
+                      " of them must hold at least ", kFewest, " blocks of ", kv_bytes_per_block(), " bytes"));
+    }
+  }
+  group_blocks_ = octavo::group_blocks(groups, blocks, options.block_size, options.max_seqs, options.max_tokens);
+  pools_->allocate(group_blocks_);
 }
 
 }  // namespace octavo

@@ -9,6 +9,7 @@
 #include "model/weights.h"
 #include "ops/backend.h"
 #include "runtime/fault_points.h"
+#include "runtime/kv_pools.h"
 #include "runtime/open_backend.h"
 
 namespace octavo {
@@ -17,7 +18,8 @@ struct ModelHostOptions {
   int threads = 0;
   BackendChoice backend;
   int block_size = 16;
-  std::vector<int> group_blocks;  // one per KV group
+  int num_blocks = 0;               // 0: as many as the device has room for
+  double memory_utilization = 0.9;  // the share of what is free beside weights and steps that the cache then takes
   DType kv_dtype = DType::kF16;
   int max_tokens = 0;  // tokens per step
   int max_seqs = 0;
@@ -34,22 +36,25 @@ class ModelHost {
   FaultPoints& executor() const { return *executor_; }
   Backend& backend() const { return *backend_; }
   Decoder& decoder() const { return *decoder_; }
-  const std::vector<std::unique_ptr<KvPool>>& pools() const { return pools_; }
-  Trace* trace() const { return trace_.get(); }  // null unless asked for; the engine thread's
+  const std::vector<KvPool*>& pools() const { return pools_->views(); }
+  const std::vector<int>& group_blocks() const { return group_blocks_; }  // one per KV group
+  Trace* trace() const { return trace_.get(); }                           // null unless asked for; the engine thread's
   int threads() const { return threads_; }
-  size_t kv_bytes_per_block() const { return kv_bytes_per_block_; }  // all groups together
-  size_t kv_bytes() const;                                           // of the pools
+  size_t kv_bytes_per_block() const;  // all groups together
+  size_t kv_bytes() const { return pools_->bytes(); }
   size_t file_bytes() const { return file_bytes_; }
 
  private:
+  void size_pools(const ModelHostOptions& options);
+
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Decoder> decoder_;
-  std::vector<std::unique_ptr<KvPool>> pools_;
+  std::unique_ptr<KvPools> pools_;
+  std::vector<int> group_blocks_;
   std::unique_ptr<FaultPoints> executor_;
   int threads_ = 1;
-  size_t kv_bytes_per_block_ = 0;
   size_t file_bytes_ = 0;
 };
 

@@ -30,6 +30,10 @@ std::optional<Refusal> refusal_of(Run&& run) {
 }  // namespace
 
 bool StepLoop::step() {
+  if (lost_) {
+    end_all(*lost_);
+    return true;
+  }
   bool moved = false;
   while (may_submit() && submit_next(moved)) {
   }

@@ -28,7 +28,8 @@ void StepLoop::fault(Request& request, SeqId seq, SampleStatus status, int32_t p
 
 // The oldest step under way threw: it is undone, and the requests that make it throw on their own are ended with its
 // cause. When none does, the step is tried again; a fault that stays ends every request in it, so that the engine never
-// spins. A step behind it built on it: it is undone too, whatever came of it.
+// spins. A lost device takes all requests with it, at once and later. A step behind it built on it: it is undone too,
+// whatever came of it.
 void StepLoop::fail_step(const StepPlan& plan, const Refusal& why) {
   ++stats_.failed_steps;
   for (size_t i = 1; i < under_way_.size(); ++i) {
@@ -39,6 +40,12 @@ void StepLoop::fail_step(const StepPlan& plan, const Refusal& why) {
     }
   }
   under_way_.clear();
+  if (why.code == ErrorCode::kDeviceLost) {
+    stats_.device_lost = why.message;
+    lost_ = why;
+    scheduler_.rollback(plan.step);
+    return end_all(why);
+  }
   std::vector<SeqId> guilty = find_guilty(executor_, with_known_tokens(plan));
   if (why.code == ErrorCode::kOutOfMemory && shrink(plan, guilty)) {
     ++stats_.shrunk_steps;
@@ -51,6 +58,15 @@ void StepLoop::fail_step(const StepPlan& plan, const Refusal& why) {
     Request& request = *owner->second.request;
     scheduler_.cancel(request.id);
     end_request(request, Finish::kError, &why);
+  }
+}
+
+void StepLoop::end_all(const Refusal& why) {
+  std::vector<RequestId> ids;
+  for (const auto& [id, request] : requests_) ids.push_back(id);
+  for (const RequestId id : ids) {
+    end_request(*requests_.at(id), Finish::kError, &why);
+    scheduler_.cancel(id);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -27,8 +28,9 @@ struct LoopStats {
   int64_t failed_steps = 0;
   int64_t shrunk_steps = 0;  // of them, those after which smaller ones were tried: memory was short
   int64_t non_finite_rows = 0;
-  double last_step = 0;  // monotonic seconds
-  int64_t host_ns = 0;   // time in the loop outside the executor
+  std::string device_lost;  // why no step can succeed any more in this process; empty: it works
+  double last_step = 0;     // monotonic seconds
+  int64_t host_ns = 0;      // time in the loop outside the executor
   int64_t execute_ns = 0;
 };
 
@@ -81,6 +83,7 @@ class StepLoop {
   void answer_with_beams(Request& request);
   void fault(Request& request, SeqId seq, SampleStatus status, int32_t position, const std::string& why = {});
   void fail_step(const StepPlan& plan, const Refusal& why);
+  void end_all(const Refusal& why);
   StepPlan with_known_tokens(const StepPlan& plan) const;
   bool shrink(const StepPlan& plan, std::vector<SeqId>& guilty);
   void regrow();
@@ -127,6 +130,7 @@ class StepLoop {
   int32_t step_limit_ = 0;
   int32_t chunk_limit_ = 0;
   int good_steps_ = 0;
+  std::optional<Refusal> lost_;   // the device, with everything on it
   int unexplained_failures_ = 0;  // in a row: steps that threw though none of their rows does alone
   LoopStats stats_;
   struct Phases {

@@ -18,6 +18,7 @@ class TracedBackend final : public Backend {
   BackendCaps caps() const override { return inner_->caps(); }
   std::unique_ptr<Queue> make_queue(int threads) override { return inner_->make_queue(threads); }
   bool host_memory() const override { return inner_->host_memory(); }
+  size_t free_bytes() const override { return inner_->free_bytes(); }
   std::unique_ptr<DeviceMemory> allocate(size_t bytes) override { return inner_->allocate(bytes); }
   std::unique_ptr<DeviceMemory> allocate_staging(size_t bytes) override { return inner_->allocate_staging(bytes); }
   std::unique_ptr<DeviceMemory> adopt(Queue& queue, Buffer host) override {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -22,6 +23,7 @@ ON_LOAD = ("q8", "q4")  # quantizations that are made while loading
 STORED = ("gguf", "gptq", "awq", "compressed-tensors", "fp8")  # those that a checkpoint may hold
 _DTYPES = ("auto", "float32", "float", "bfloat16", "float16", "half")
 _FAR = 2**31 - 1
+_DEVICE = re.compile(r"auto|cpu|cuda(-emulated)?(:\d{1,3})?")
 
 
 @dataclass
@@ -43,7 +45,8 @@ class EngineArgs:
             "fp8") must be what the file holds, which is read from it anyway.
         max_model_len: longest prompt plus answer in tokens; the model's own limit by default and at most.
         gpu_memory_utilization: share of the memory for weights and cache, above 0 to 1. On a CPU it is a share of the
-            memory that is available within the control group.
+            memory that is available within the control group; on a GPU the cache takes this share (0.9 by default) of
+            what is free beside weights and steps.
         kv_cache_memory: the cache in bytes; wins over the share. ``num_gpu_blocks_override``: the cache in blocks.
         kv_cache_dtype: "auto" (f16), "f16", "bf16", "f32", or with 8 bits and a scale for each token and KV head "fp8"
             (e4m3) or "int8".
@@ -52,6 +55,9 @@ class EngineArgs:
         max_num_seqs_per_tenant: most sequences of one tenant in one step; 0: no limit of its own.
         enable_chunked_prefill: False computes every prompt in one step.
         enable_prefix_caching: reuse the cache of earlier prompts that begin alike.
+        device: "cpu", "cuda" or "cuda:N" (an NVIDIA GPU), or "auto", a GPU where there is a usable one.
+        reproducible: False lets a GPU choose faster products by how many rows a step has: answers may then depend on
+            what else runs. On a CPU nothing changes.
         threads: threads that compute; 0 is one per core.
         isa: instruction set, "avx512bf16", "avx512vnni", "avx2" or "baseline"; empty takes the machine's best. Answers
             are the same bits for one instruction set, so machines of several kinds can agree on one. avx512bf16 rounds
@@ -85,6 +91,8 @@ class EngineArgs:
     max_num_batched_tokens: int = 512
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = True
+    device: str = "auto"
+    reproducible: bool = True
     threads: int = 0
     isa: str = ""
     seed: int | None = None
@@ -119,11 +127,19 @@ class EngineArgs:
             share = checks.number("gpu_memory_utilization", self.gpu_memory_utilization, 0.0, 1.0)
             if share == 0.0:
                 raise checks.invalid("gpu_memory_utilization", share, "above 0")
-        for name in ("enable_chunked_prefill", "enable_prefix_caching", "offline", "skip_tokenizer_init"):
+        for name in (
+            "enable_chunked_prefill",
+            "enable_prefix_caching",
+            "reproducible",
+            "offline",
+            "skip_tokenizer_init",
+        ):
             checks.boolean(name, getattr(self, name))
         self._check_choices()
 
     def _check_choices(self) -> None:
+        if not isinstance(self.device, str) or not _DEVICE.fullmatch(self.device):
+            raise checks.invalid("device", self.device, "auto, cpu, cuda or cuda:N with the number of a GPU")
         if self.kv_cache_dtype not in KV_DTYPES:
             raise checks.invalid("kv_cache_dtype", self.kv_cache_dtype, "auto, f16, bf16, f32, fp8 or int8")
         if str(self.dtype).removeprefix("torch.") not in _DTYPES:
@@ -202,7 +218,6 @@ _HARMLESS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "config_format": _one_of("auto", "hf"),
     "cpu_offload_gb": _NOTHING,
     "data_parallel_size": _one_of(1),
-    "device": _one_of("auto", "cpu"),
     "disable_async_output_proc": _ANY,
     "disable_custom_all_reduce": _ANY,
     "disable_log_requests": _ANY,

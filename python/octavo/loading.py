@@ -252,21 +252,8 @@ def load(args: EngineArgs, *, trace: bool = False) -> LoadedModel:
     step_tokens = max(args.max_num_batched_tokens, args.max_num_seqs)
     if not args.enable_chunked_prefill:
         step_tokens = max(step_tokens, max_model_len)
-    blocks = memory.num_blocks(
-        groups=_engine.kv_groups(
-            config,
-            kv_dtype=args.kv_dtype,
-            block_size=args.block_size,
-            max_num_seqs=args.max_num_seqs,
-            max_num_batched_tokens=step_tokens,
-        ),
-        block_size=args.block_size,
-        max_model_len=max_model_len,
-        weight_bytes=checkpoint.weights.file_bytes,
-        utilization=args.gpu_memory_utilization,
-        cache_bytes=args.kv_cache_memory,
-        blocks=args.num_gpu_blocks_override,
-    )
+    device = _device(args.device)
+    blocks = _blocks(args, checkpoint, device, max_model_len, step_tokens)
     with ThreadPoolExecutor(1, thread_name_prefix="octavo-tokenizer") as pool:
         building: Future[Tokenizer | None] = pool.submit(_build_tokenizer, args, checkpoint)
         engine = _engine.Engine(
@@ -282,6 +269,9 @@ def load(args: EngineArgs, *, trace: bool = False) -> LoadedModel:
             enable_prefix_caching=args.enable_prefix_caching,
             threads=args.threads,
             isa=args.isa,
+            device=device,
+            fast=not args.reproducible,
+            memory_utilization=args.gpu_memory_utilization or memory.GPU_SHARE,
             trace=trace,
         )
         tokenizer = building.result()
@@ -289,6 +279,38 @@ def load(args: EngineArgs, *, trace: bool = False) -> LoadedModel:
     model = LoadedModel(args, checkpoint, tokenizer, engine)
     model.load_seconds = time.monotonic() - start
     return model
+
+
+def _device(wanted: str) -> str:
+    """What "auto" stands for on this machine; any other device as it is."""
+    if wanted != "auto":
+        return wanted
+    return "cuda" if _engine.backends()["cuda"]["devices"] else "cpu"
+
+
+def _blocks(
+    args: EngineArgs, checkpoint: Checkpoint, device: str, max_model_len: int, step_tokens: int
+) -> int:
+    """Blocks of the cache; 0 where the engine measures what a GPU has room for."""
+    given = args.kv_cache_memory is not None or args.num_gpu_blocks_override is not None
+    if device != "cpu" and not given:
+        return 0
+    return memory.num_blocks(
+        groups=_engine.kv_groups(
+            checkpoint.config,
+            kv_dtype=args.kv_dtype,
+            block_size=args.block_size,
+            max_num_seqs=args.max_num_seqs,
+            max_num_batched_tokens=step_tokens,
+        ),
+        block_size=args.block_size,
+        max_model_len=max_model_len,
+        weight_bytes=checkpoint.weights.file_bytes,
+        utilization=args.gpu_memory_utilization,
+        cache_bytes=args.kv_cache_memory,
+        blocks=args.num_gpu_blocks_override,
+        installed=None if device == "cpu" else memory.UNBOUNDED,
+    )
 
 
 def _open(args: EngineArgs) -> Checkpoint:

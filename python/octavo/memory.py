@@ -9,6 +9,8 @@ from octavo.errors import InvalidArgumentError
 
 DEFAULT_SEQUENCES = 32  # full-length sequences that the default cache has room for ...
 DEFAULT_SHARE = 0.4  # ... unless that is more than this share of the memory
+GPU_SHARE = 0.9  # of what is free on a GPU beside weights and steps
+UNBOUNDED = 2**62  # bytes: a GPU says itself what it does not have
 MIN_BLOCKS = 2
 MAX_BLOCKS = 2**31 - 1  # the engine numbers them with 32 bits
 

@@ -37,6 +37,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Queue> make_queue(int threads) override { return std::make_unique<CpuQueue>(threads); }
 
   bool host_memory() const override { return true; }
+  size_t free_bytes() const override { return 0; }
   std::unique_ptr<DeviceMemory> allocate(size_t bytes) override { return std::make_unique<HostMemory>(Buffer(bytes)); }
   std::unique_ptr<DeviceMemory> allocate_staging(size_t bytes) override { return allocate(bytes); }
   std::unique_ptr<DeviceMemory> adopt(Queue& queue, Buffer host) override {

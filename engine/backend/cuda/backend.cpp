@@ -58,6 +58,11 @@ class CudaBackend final : public Backend {
   }
 
   bool host_memory() const override { return false; }
+  size_t free_bytes() const override {
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "asking for the GPU's free memory");
+    return free;
+  }
   std::unique_ptr<DeviceMemory> allocate(size_t bytes) override { return std::make_unique<GpuMemory>(bytes); }
   std::unique_ptr<DeviceMemory> allocate_staging(size_t bytes) override {
     return std::make_unique<PinnedMemory>(bytes);

@@ -18,6 +18,7 @@ _BY_ENGINE_CODE: dict[str, tuple[int, str, str | None]] = {
     "overloaded": (429, "rate_limit_error", "rate_limit_exceeded"),
     "not_found": (404, "invalid_request_error", "not_found"),
     "cancelled": (503, "service_unavailable_error", "request_cancelled"),
+    "device_lost": (503, "service_unavailable_error", "service_unavailable"),
     "shutdown": (503, "service_unavailable_error", "service_unavailable"),
 }
 

@@ -35,6 +35,7 @@ _LONG_TEXT = "long " * 1000  # such a text is tokenized by the tokenizer's own t
 # After an abort each request still gets its last chunk; the engine needs a step for that.
 _ABORT_SECONDS = 2.0
 _NOTE_SECONDS = 1.0  # between two notes of what the engine does, for the report of a crash
+_LOST_SECONDS = 0.5  # between two looks whether the device is still there
 _STOP_SECONDS = 10.0  # how long an engine may take to stop that has nothing to do
 _URGED_SECONDS = 1.0  # the same after a second signal
 INTERRUPTED = 130  # the exit status where Ctrl-C came before the model was there
@@ -115,8 +116,17 @@ async def serve(
             report.engine(engine.model.engine_info)
             noting = asyncio.ensure_future(_note(report, state, engine))
             _announce(listener, api, engine)
-            await signals.asked.wait()
+            lost = asyncio.ensure_future(_device_lost(state))
+            asked = asyncio.ensure_future(signals.asked.wait())
+            await asyncio.wait((lost, asked), return_when=asyncio.FIRST_COMPLETED)
+            lost.cancel()
+            asked.cancel()
+        reason = state.lost_because
+        if reason:
+            print(f"octavo: the device is lost, the process ends: {reason}", file=sys.stderr, flush=True)
         status = await _drain(state, signals, settings)
+        if reason:
+            status = 1
         if engine is None and signals.first is signal.SIGINT:
             print("octavo: interrupted", file=sys.stderr, flush=True)
             status = INTERRUPTED
@@ -134,6 +144,12 @@ async def serve(
         leaving.cancel()
     _log.info("stopped")
     return status
+
+
+async def _device_lost(state: ServerState) -> None:
+    """Returns when the engine's device is lost; until then its requests have been told."""
+    while not state.lost_because:
+        await asyncio.sleep(_LOST_SECONDS)
 
 
 async def _note(report: CrashReport, state: ServerState, engine: Engine) -> None:

@@ -83,6 +83,13 @@ class ServerState:
         return self._service
 
     @property
+    def lost_because(self) -> str:
+        """Why the engine's device takes no step any more; empty while it works."""
+        if self._service is None:
+            return ""
+        return str(self._service.context.engine.stats().get("device_lost", ""))
+
+    @property
     def accepted(self) -> int:
         """Requests that have been accepted and are not finished."""
         return self._accepted
@@ -131,12 +138,14 @@ class ServerState:
 
     def not_ready_because(self) -> str | None:
         """Why traffic should go elsewhere, or None."""
+        if self.lost_because:
+            return f"the device is lost: {self.lost_because}"
         if self.phase is not Phase.READY or self._service is None:
             return self.phase.value
         if not self._generations:
             return None
-        last_step = self._service.context.engine.stats()["last_step"]
-        quiet = time.monotonic() - max(self._busy_since, last_step)
+        stats = self._service.context.engine.stats()
+        quiet = time.monotonic() - max(self._busy_since, stats["last_step"])
         if quiet <= self._stall_seconds:
             return None
         return f"the engine has work and has not stepped for {quiet:.0f} s"

@@ -51,7 +51,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         "--gpu-memory-utilization",
         type=float,
         help="share of the memory there is for weights and cache; by default the cache has room for 32 sequences of "
-        "full length, at most 40%%",
+        "full length, at most 40%%. On a GPU: the cache's share of what is free beside weights and steps, 0.9 by default",
     )
     group.add_argument(
         "--kv-cache-memory",
@@ -80,6 +80,24 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         "--no-enable-chunked-prefill",
         action="store_true",
         help="compute every prompt in one step",
+    )
+    group.add_argument(
+        "--device",
+        default="auto",
+        help="cpu, cuda or cuda:N; auto: a GPU where there is a usable one (octavo info says why there is none)",
+    )
+    exactness = group.add_mutually_exclusive_group()
+    exactness.add_argument(
+        "--reproducible",
+        action="store_true",
+        default=True,
+        help="equal requests get equal answers, whatever else runs; the default",
+    )
+    exactness.add_argument(
+        "--fast",
+        dest="reproducible",
+        action="store_false",
+        help="let a GPU choose faster products by the size of a step: answers may depend on what else runs",
     )
     group.add_argument(
         "--threads",
@@ -149,6 +167,8 @@ def engine_args(flags: argparse.Namespace) -> EngineArgs:
         max_num_batched_tokens=flags.max_num_batched_tokens,
         enable_prefix_caching=not flags.no_prefix_caching,
         enable_chunked_prefill=not flags.no_chunked_prefill,
+        device=flags.device,
+        reproducible=flags.reproducible,
         threads=flags.threads,
         isa=flags.isa,
         max_grammar_bytes=flags.max_grammar_bytes,

@@ -10,7 +10,6 @@ _VALUES: tuple[tuple[str, type, str], ...] = (
     ("dtype", str, "weights stay as in the file, activations are float32"),
     ("load_format", str, "read from the file: auto, gguf or safetensors"),
     ("tokenizer_mode", str, "auto or fast"),
-    ("device", str, "auto or cpu"),
     ("task", str, "auto or generate"),
     ("runner", str, "auto or generate"),
     ("scheduling_policy", str, "fcfs or priority: a request's priority always counts"),
