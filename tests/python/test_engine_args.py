@@ -66,7 +66,7 @@ def test_harmless_keywords() -> None:
         ("enable_lora", True),
         ("quantization", "bitsandbytes"),
         ("dtype", "float8"),
-        ("device", "cuda"),
+        ("device", "tpu"),
         ("kv_cache_dtype", "fp8_e5m2"),
         ("block_size", 12),
         ("block_size", 16.0),
