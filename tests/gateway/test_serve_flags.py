@@ -70,7 +70,6 @@ def test_flags_of_vllm_that_ask_for_nothing() -> None:
     ("flag", "value"),
     [
         ("--tensor-parallel-size", "2"),
-        ("--device", "tpu"),
         ("--cpu-offload-gb", "4"),
     ],
 )
