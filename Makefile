@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 # Only the lock decides versions; the package itself is then installed without a look at any index.
 EDITABLE := $(PIP) install --quiet --no-build-isolation --no-deps --editable .
 
-.PHONY: help install install-test serve test test-fast judges test-sanitize fuzz stress soak lint format docs wheel clean
+.PHONY: help install install-test serve test test-fast judges test-sanitize fuzz stress soak lint format docs wheel cuda clean
 
 help:  ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +36,8 @@ $(VENV)/installed: requirements.lock pyproject.toml $(VENV)/made
 $(VENV)/installed-test: requirements-test.lock $(VENV)/installed
 	@echo "Installing what the tests need into .venv (some hundred MB)"
 	$(PIP) install --quiet --requirement requirements.lock --requirement requirements-test.lock
+	@echo "Compiling the CUDA kernels for the host, on which their tests run them"
+	$(EDITABLE) -Ccmake.define.OCTAVO_CUDA_EMULATOR=ON
 	@touch $@
 
 install: $(VENV)/installed  ## Make .venv, install the locked versions, build the engine
@@ -101,6 +103,13 @@ wheel: install-test  ## Build dist/*.whl and check it with auditwheel
 	rm -rf build/wheel && mkdir -p build/wheel dist
 	$(PIP) wheel --quiet --no-build-isolation --no-deps --wheel-dir build/wheel .
 	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
+
+# With nvcc where there is one, else with the nvidia-* wheels, which are then installed into .venv. The GPU itself is not
+# needed. CUDA_ARCHITECTURES=90 compiles for one kind alone.
+CUDA_ARCHITECTURES ?=
+cuda: install  ## Build the CUDA backend for sm_80, sm_89, sm_90 and PTX, and put it into .venv
+	@command -v nvcc || test -x /usr/local/cuda/bin/nvcc || $(PIP) install --quiet --requirement requirements-cuda.lock
+	$(EDITABLE) -Ccmake.define.OCTAVO_CUDA=on -Ccmake.define.OCTAVO_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)"
 
 clean:  ## Remove what was built; keep .venv
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

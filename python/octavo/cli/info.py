@@ -1,4 +1,4 @@
-"""``octavo info``: what a model is, and how much of it fits."""
+"""``octavo info``: what a model is, how much of it fits, and on which devices it can run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from octavo import _engine
 from octavo.cli.command import Command
 from octavo.cli.model_flags import add_model_flags, engine_args
 
@@ -36,6 +37,7 @@ def run(flags: argparse.Namespace) -> int:
         facts["cache_tokens"] = engine["num_blocks"] * engine["block_size"]
         facts["load_seconds"] = round(model.load_seconds, 3)
         model.shutdown()
+    facts["backends"] = _engine.backends()
     print(json.dumps(facts, indent=2) if flags.json else "\n".join(_lines(facts)))
     return 0
 
@@ -67,7 +69,14 @@ def _lines(facts: dict[str, Any]) -> list[str]:
             "backend": f"{facts['backend']} ({facts['isa']}), {facts['threads']} threads",
             "loaded in": f"{facts['load_seconds']} s",
         }
+    for backend, report in facts["backends"].items():
+        shown[backend] = report["why_not"] or ", ".join(map(_device_line, report["devices"]))
     return [f"{name:<16} {value}" for name, value in shown.items()]
 
 
-command = Command("Print what a model is and how many tokens of cache fit.", configure, run)
+def _device_line(device: dict[str, Any]) -> str:
+    free, total = (device[key] / 2**30 for key in ("free_bytes", "memory_bytes"))
+    return f"{device['name']} ({device['isa']}, {free:.1f} of {total:.1f} GiB free)"
+
+
+command = Command("Print what a model is, how many tokens of cache fit, and which devices there are.", configure, run)
