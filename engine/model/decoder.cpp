@@ -67,6 +67,7 @@ Decoder::Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend
   limits.max_heads = config.heads;
   limits.max_head_dim = config.head_dim;
   limits.max_positions = max_positions;
+  limits.max_expert_rows = max_tokens * config.moe.experts_per_token;
   queue.reserve(limits);
 }
 

@@ -10,7 +10,7 @@
 namespace octavo {
 namespace {
 
-constexpr int kGroup = 32;
+constexpr int kGroup = kQuantizedGroup;
 
 template <WeightFormat kFrom>
 void load_group(const std::byte* row, int begin, float* x) {

@@ -68,7 +68,7 @@ void gather_rows(const Launch& launch, const GatherRowsParams& p);
 // the weight's input_order and padded.
 struct InputForm {
   DType type = DType::kBF16;
-  bool halves = false;  // weight_layout.h: in the order that formats with scales of 16 columns read
+  bool halves = false;  // slab_order.h: in the order that formats with scales of 16 columns read
   const int32_t* order = nullptr;
   bool operator==(const InputForm&) const = default;
 };
@@ -116,15 +116,16 @@ void run_experts(const Launch& launch, const RunExpertsParams& p, const DeviceEx
 // --- sampling.cu: see sampling.h
 
 // --- repack.cpp: on the host, as a matrix is loaded
-inline constexpr int kRepackRows = 16;  // of a tile
 struct PackedSize {
   size_t codes = 0;
   size_t scales = 0;
 };
 // Error(kUnsupported, name, ...) for a format without kernels here.
 PackedSize packed_size(WeightFormat format, int n, int k);
-// Rows [first, first + count) of the result, row_order applied, into the whole matrix's codes and scales; first is a
-// multiple of kRepackRows. Several threads may call it for ranges of their own.
-void repack(const MatrixSource& source, int first, int count, std::byte* codes, std::byte* scales);
+// Packs up to kTileRows rows of a file, k columns of format `from`, as tile `tile` of a whole matrix's codes and
+// scales; rows that lack are zero. `to` is `from`, or what dense rows are quantized to. Tiles may be packed by several
+// threads.
+void repack_tile(WeightFormat from, WeightFormat to, const std::byte* const* rows, int count, int k, int tile,
+                 std::byte* codes, std::byte* scales);
 
 }  // namespace octavo::cuda

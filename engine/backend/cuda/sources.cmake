@@ -8,9 +8,18 @@ set(OCTAVO_CUDA_HOST_SOURCES
   memory.cpp
   pending.cpp
   queue.cpp
+  repack.cpp
   weight.cpp
 )
 set(OCTAVO_CUDA_KERNEL_SOURCES
+  dense_linear.cu
+  elementwise.cu
+  experts.cu
+  prepare_input.cu
+  product_bytes.cu
+  product_nibbles.cu
+  product_super.cu
+  quantized_linear.cu
 )
 list(TRANSFORM OCTAVO_CUDA_HOST_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM OCTAVO_CUDA_KERNEL_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

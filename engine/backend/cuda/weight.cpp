@@ -7,26 +7,28 @@
 #include <thread>
 #include <utility>
 
+#include "backend/cuda/weight_layout.h"
 #include "base/errors.h"
 #include "base/format.h"
+#include "ops/check_source.h"
 
 namespace octavo::cuda {
 namespace {
 
-constexpr int kRowsPerJob = 16 * kRepackRows;
+constexpr int kTilesPerJob = 16;
 
-// body(first, count) for ranges of rows, on all of the host's threads.
+// body(tile) for every tile, on all of the host's threads.
 template <class Body>
-void for_rows(int rows, const Body& body) {
-  const int jobs = (rows + kRowsPerJob - 1) / kRowsPerJob;
-  const int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, std::max(jobs, 1));
+void for_tiles(int tiles, const Body& body) {
+  const int jobs = ceil_div(tiles, kTilesPerJob);
+  const int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, jobs);
   std::exception_ptr failed;
   std::mutex mutex;
   const auto run = [&](int worker) {
     try {
       for (int job = worker; job < jobs; job += threads) {
-        const int first = job * kRowsPerJob;
-        body(first, std::min(kRowsPerJob, rows - first));
+        const int end = std::min((job + 1) * kTilesPerJob, tiles);
+        for (int tile = job * kTilesPerJob; tile < end; ++tile) body(tile);
       }
     } catch (...) {
       const std::lock_guard lock(mutex);
@@ -42,18 +44,11 @@ void for_rows(int rows, const Body& body) {
 }
 
 void check_parts(const std::vector<MatrixSource>& parts) {
-  for (const MatrixSource& part : parts) {
-    if (part.pack_as) {
-      throw Error(ErrorCode::kUnsupported, part.name,
-                  cat("tensor ", part.name, " cannot be quantized to ", weight_format_info(*part.pack_as).name,
-                      " while it is loaded onto a GPU"));
-    }
-    if (part.k != parts[0].k) {
-      throw Error(ErrorCode::kInvalidArgument, part.name,
-                  cat("tensor ", part.name, " has ", part.k, " columns, ", parts[0].name, " has ", parts[0].k));
-    }
-  }
+  if (parts.empty()) throw Error(ErrorCode::kInvalidArgument, "parts", "there is nothing to pack");
+  for (const MatrixSource& part : parts) check_source(part, parts[0].k);
 }
+
+WeightFormat packed_format(const MatrixSource& part) { return part.pack_as.value_or(part.format); }
 
 int total_rows(const std::vector<MatrixSource>& parts) {
   int rows = 0;
@@ -61,9 +56,21 @@ int total_rows(const std::vector<MatrixSource>& parts) {
   return rows;
 }
 
-// Whose tiles begin where the tiles before them end.
+// Whether their rows make one run.
 bool joins(const MatrixSource& a, const MatrixSource& b) {
-  return a.format == b.format && a.input_order == b.input_order && a.n % kRepackRows == 0;
+  return a.format == b.format && packed_format(a) == packed_format(b) && a.input_order == b.input_order;
+}
+
+// The rows of parts, one after the other, in their files.
+std::vector<const std::byte*> rows_of(const std::vector<MatrixSource>& parts, size_t first, size_t last) {
+  std::vector<const std::byte*> rows;
+  for (size_t i = first; i < last; ++i) {
+    const MatrixSource& part = parts[i];
+    for (int r = 0; r < part.n; ++r) {
+      rows.push_back(part.data + static_cast<size_t>(part.row_order.empty() ? r : part.row_order[r]) * part.row_bytes);
+    }
+  }
+  return rows;
 }
 
 const WeightView& single(const PackedWeight* weight, const char* what) {
@@ -95,21 +102,19 @@ void GpuWeight::add_section(const std::vector<MatrixSource>& parts, size_t first
   const MatrixSource& like = parts[first];
   Section section;
   section.first_row = sections_.empty() ? 0 : sections_.back().first_row + sections_.back().view.n;
-  section.view.format = like.format;
+  section.view.format = packed_format(like);
   section.view.k = like.k;
-  for (size_t i = first; i < last; ++i) section.view.n += parts[i].n;
-  const PackedSize size = packed_size(like.format, section.view.n, like.k);
+  const std::vector<const std::byte*> rows = rows_of(parts, first, last);
+  section.view.n = static_cast<int>(rows.size());
+  const PackedSize size = packed_size(section.view.format, section.view.n, like.k);
   Buffer codes(size.codes), scales(size.scales);
-  size_t code_offset = 0, scale_offset = 0;
+  for_tiles(tiles_of(section.view.n), [&](int tile) {
+    const int begin = tile * kTileRows, count = std::min(kTileRows, section.view.n - begin);
+    repack_tile(like.format, section.view.format, rows.data() + begin, count, like.k, tile, codes.data(),
+                scales.data());
+  });
   for (size_t i = first; i < last; ++i) {
-    const MatrixSource& part = parts[i];
-    for_rows(part.n, [&](int row, int count) {
-      repack(part, row, count, codes.data() + code_offset, scales.data() + scale_offset);
-    });
-    const PackedSize own = packed_size(part.format, part.n, part.k);
-    code_offset += own.codes;
-    scale_offset += own.scales;
-    if (part.release) part.release(part.data, part.row_bytes * static_cast<size_t>(part.n));
+    if (parts[i].release) parts[i].release(parts[i].data, parts[i].row_bytes * static_cast<size_t>(parts[i].n));
   }
   section.view.codes = keep(std::move(codes));
   section.view.scales = keep(std::move(scales));
