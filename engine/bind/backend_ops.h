@@ -41,6 +41,7 @@ class BackendOps {
     grow(limits_.max_heads, needed.max_heads);
     grow(limits_.max_head_dim, needed.max_head_dim);
     grow(limits_.max_positions, needed.max_positions);
+    grow(limits_.max_expert_rows, needed.max_expert_rows);
     queue_->reserve(limits_);
   }
 

@@ -15,6 +15,7 @@ void bind_grammar(nb::module_& m);
 void bind_sample(nb::module_& m);
 void bind_backend_ops(nb::module_& m);
 void bind_linear(nb::module_& m);
+void bind_row_ops(nb::module_& m);
 void bind_model_runner(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_cache(nb::module_& m);

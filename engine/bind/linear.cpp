@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/format.h"
 #include "bind.h"
+#include "row_ops.h"
 
 namespace octavo {
 namespace {
@@ -94,13 +95,6 @@ NumpyMatrix dequantize(const PackedWeight& weight) {
   return out;
 }
 
-Prologue parse_prologue(const std::string& name) {
-  if (name == "none") return Prologue::kNone;
-  if (name == "rms_norm") return Prologue::kRmsNorm;
-  if (name == "silu_mul") return Prologue::kSiluMul;
-  invalid("prologue", cat("prologue must be none, rms_norm or silu_mul, got \"", name, "\""));
-}
-
 void check_vector(const std::optional<Vector>& vector, const char* name, int size) {
   if (vector && vector->shape(0) != static_cast<size_t>(size)) {
     invalid(name, cat(name, " has ", vector->shape(0), " elements, ", size, " are needed"));
@@ -113,7 +107,8 @@ void linear_into(BackendOps& ops, const PackedWeight& weight, const Matrix& x, c
   LinearParams p;
   p.weight = &weight;
   p.prologue = parse_prologue(prologue);
-  const size_t width = static_cast<size_t>(weight.k()) * (p.prologue == Prologue::kSiluMul ? 2 : 1);
+  const bool gated = p.prologue != Prologue::kNone && p.prologue != Prologue::kRmsNorm;
+  const size_t width = static_cast<size_t>(weight.k()) * (gated ? 2 : 1);
   if (x.shape(1) != width) invalid("x", cat("x has ", x.shape(1), " columns, ", width, " are needed"));
   if (x.stride(1) != 1) invalid("x", "the rows of x must be contiguous");
   if (out.shape(0) != x.shape(0) || out.shape(1) != static_cast<size_t>(weight.n()) || out.stride(1) != 1) {

@@ -11,6 +11,7 @@ NB_MODULE(_engine, m) {
   octavo::bind_sample(m);
   octavo::bind_backend_ops(m);
   octavo::bind_linear(m);
+  octavo::bind_row_ops(m);
   octavo::bind_model_runner(m);
   octavo::bind_ops(m);
   octavo::bind_cache(m);
