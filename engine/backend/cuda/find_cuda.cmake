@@ -17,10 +17,12 @@ endif()
 execute_process(COMMAND ${Python_EXECUTABLE} -c
   "import importlib.util as u; s = u.find_spec('nvidia.cu13'); print(s.submodule_search_locations[0])"
   OUTPUT_VARIABLE wheels OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-find_program(OCTAVO_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH /usr/local/cuda/bin PATH_SUFFIXES bin)
-if(NOT OCTAVO_NVCC AND wheels AND EXISTS ${wheels}/bin/nvcc)
-  set(OCTAVO_NVCC ${wheels}/bin/nvcc CACHE FILEPATH "" FORCE)
+if(DEFINED ENV{CUDACXX})
+  set(OCTAVO_NVCC $ENV{CUDACXX} CACHE FILEPATH "The CUDA compiler")
+elseif(wheels AND EXISTS ${wheels}/bin/nvcc)  # whoever installs it means it
+  set(OCTAVO_NVCC ${wheels}/bin/nvcc CACHE FILEPATH "The CUDA compiler")
 endif()
+find_program(OCTAVO_NVCC nvcc HINTS ENV CUDA_PATH /usr/local/cuda/bin PATH_SUFFIXES bin DOC "The CUDA compiler")
 if(NOT OCTAVO_NVCC)
   if(wanted STREQUAL "on")
     message(FATAL_ERROR "OCTAVO_CUDA=on needs a CUDA compiler: install a toolkit (nvcc on the PATH) or the extra "
