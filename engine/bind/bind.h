@@ -23,5 +23,7 @@ void bind_sched(nb::module_& m);
 void bind_channel(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_hash_engine(nb::module_& m);
+void bind_device_draws(nb::module_& m);
+void bind_device_timing(nb::module_& m);
 
 }  // namespace octavo

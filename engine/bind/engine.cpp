@@ -70,6 +70,7 @@ nb::dict stats_dict(const LoopStats& s) {
   d["last_step"] = s.last_step;
   d["host_ns"] = s.host_ns;
   d["execute_ns"] = s.execute_ns;
+  d["submit_ns"] = s.submit_ns;
   return d;
 }
 
@@ -214,7 +215,7 @@ void bind_engine(nb::module_& m) {
                        int block_size, const std::string& dtype, int num_blocks, int max_num_seqs,
                        int max_num_batched_tokens, bool enable_prefix_caching, int threads, const std::string& isa,
                        bool trace, int max_num_seqs_per_tenant, const std::string& device, bool fast,
-                       double memory_utilization) {
+                       double memory_utilization, bool graphs) {
              EngineOptions o;
              o.max_model_len = max_model_len;
              o.block_size = block_size;
@@ -226,6 +227,7 @@ void bind_engine(nb::module_& m) {
              o.threads = threads;
              o.backend = {device, isa, fast};
              o.memory_utilization = memory_utilization;
+             o.graphs = graphs;
              o.trace = trace;
              o.max_num_seqs_per_tenant = max_num_seqs_per_tenant;
              nb::gil_scoped_release r;
@@ -236,7 +238,7 @@ void bind_engine(nb::module_& m) {
            nb::arg("max_num_seqs") = 256, nb::arg("max_num_batched_tokens") = 512,
            nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0, nb::arg("isa") = "",
            nb::arg("trace") = false, nb::arg("max_num_seqs_per_tenant") = 0, nb::arg("device") = "cpu",
-           nb::arg("fast") = false, nb::arg("memory_utilization") = 0.9,
+           nb::arg("fast") = false, nb::arg("memory_utilization") = 0.9, nb::arg("graphs") = true,
            "Packs the weights and makes the KV pool; on a GPU num_blocks 0 takes a share of the memory that is left. "
            "trace: note where the time of steps goes.")
       .def("start", &Engine::start, nb::arg("table"), release, "Starts the engine thread.")

@@ -19,4 +19,6 @@ NB_MODULE(_engine, m) {
   octavo::bind_channel(m);
   octavo::bind_engine(m);
   octavo::bind_hash_engine(m);
+  octavo::bind_device_draws(m);
+  octavo::bind_device_timing(m);
 }

@@ -57,6 +57,13 @@ ForwardBatch& StepInputs::stage(Queue& queue, const HostBatch& host) {
   return batch_;
 }
 
+void StepInputs::assume_context(int positions) {
+  for (ForwardBatch::Group& group : groups_) {
+    AttentionExtent& extent = group.attention.extent;
+    extent.longest_context = std::max(extent.longest_context, positions);
+  }
+}
+
 void StepInputs::point_at_host(const HostBatch& host) {
   const auto rows = [](std::span<const AttentionRow> rows, std::span<const AttentionPrefixGroup> groups) {
     return ForwardBatch::Rows{rows.data(), static_cast<int>(rows.size()), groups.data(),

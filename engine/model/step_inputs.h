@@ -27,6 +27,10 @@ class StepInputs {
   // Valid until the next call; `host` and what it points to must stay until the step is done, and the step before must
   // be done. Equal counts of tokens, rows, groups and wanted tokens lie at equal addresses.
   ForwardBatch& stage(Queue& queue, const HostBatch& host);
+  // Lets the launches of the staged batch assume a longer context than it has, so that they serve others too.
+  void assume_context(int positions);
+  // Where the staged tokens lie, for who knows them later; null where the device reads host memory.
+  int32_t* device_tokens() const { return device_ ? device_->as<int32_t>() : nullptr; }
 
  private:
   void point_at_host(const HostBatch& host);

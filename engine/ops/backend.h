@@ -7,6 +7,7 @@
 
 #include "base/trace.h"
 #include "ops/device_memory.h"
+#include "ops/device_steps.h"
 #include "ops/kv_group.h"
 #include "ops/moe_params.h"
 #include "ops/packed_weight.h"
@@ -81,6 +82,9 @@ class Backend {
   // those that download() fills, stand still from queue.wait() on.
   virtual void upload(Queue& queue, void* device, const void* host, size_t bytes) = 0;
   virtual void download(Queue& queue, void* host, const void* device, size_t bytes) = 0;
+
+  // What lets steps follow one another on the device; null where ops are done when they return.
+  virtual DeviceSteps* device_steps() { return nullptr; }
 
   // Bytes of one block of `group`, all layers together.
   virtual size_t kv_bytes(const KvGroup& group, int block_size) const = 0;

@@ -31,6 +31,7 @@ struct EngineOptions {
   bool enable_prefix_caching = true;
   int threads = 0;  // 0: the CPUs this process may use
   BackendChoice backend;
+  bool graphs = true;  // decode steps are recorded, on devices that can
   bool trace = false;  // note where the time of steps goes
 };
 

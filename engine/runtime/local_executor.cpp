@@ -11,7 +11,6 @@ namespace octavo {
 LocalExecutor::LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, std::vector<KvPool*> pools,
                              const Limits& limits, Trace* trace)
     : StatefulExecutor(decoder.config().vocab),
-      backend_(backend),
       queue_(queue),
       decoder_(decoder),
       pools_(std::move(pools)),
@@ -24,7 +23,6 @@ LocalExecutor::LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, s
   const size_t logits =
       static_cast<size_t>(limits.max_tokens) * static_cast<size_t>(decoder_.config().vocab) * sizeof(float);
   logits_ = backend.allocate(logits);
-  if (!backend.host_memory()) host_logits_ = backend.allocate_staging(logits);
   scratch_.reserve(static_cast<size_t>(limits.threads));
   for (int i = 0; i < limits.threads; ++i) scratch_.emplace_back(decoder_.config().vocab);
   result_.samples.reserve(static_cast<size_t>(limits.max_seqs));
@@ -40,7 +38,6 @@ void LocalExecutor::submit(const StepPlan& plan, int slot) {
   const std::vector<SampledSequence*>& sampled = states_.start(plan);
   try {
     decoder_.forward(queue_, batch, pools_);
-    fetch_logits(batch.num_logits);
   } catch (...) {
     states_.finish_masks();  // they belong to sequences that may be dropped now
     throw;
@@ -57,18 +54,8 @@ ForwardBatch& LocalExecutor::stage(const StepPlan& plan) {
   return inputs_.stage(queue_, plan_batch_.build(plan));
 }
 
-// The step is done when this returns.
-void LocalExecutor::fetch_logits(int rows) {
-  if (host_logits_) {
-    backend_.download(queue_, host_logits_->data(), logits_->data(),
-                      static_cast<size_t>(rows) * static_cast<size_t>(decoder_.config().vocab) * sizeof(float));
-  }
-  queue_.wait();
-}
-
 const float* LocalExecutor::logits_of(int token) const {
-  const DeviceMemory& logits = host_logits_ ? *host_logits_ : *logits_;
-  return logits.as<float>() +
+  return logits_->as<float>() +
          static_cast<size_t>(plan_batch_.logit_row(token)) * static_cast<size_t>(decoder_.config().vocab);
 }
 

@@ -13,8 +13,8 @@
 
 namespace octavo {
 
-// The executor of one process and one device: it runs a step at once, on the thread that submits it, with the queue's
-// workers. Everything it needs is allocated when it is made, for the largest step.
+// The executor of a backend whose ops are done when they return: it runs a step at once, on the thread that submits it,
+// with the queue's workers. Everything it needs is allocated when it is made, for the largest step.
 class LocalExecutor final : public StatefulExecutor {
  public:
   struct Limits {
@@ -36,9 +36,7 @@ class LocalExecutor final : public StatefulExecutor {
   void draw(const StepPlan& plan, const std::vector<SampledSequence*>& sampled, StepResult& result);
   void score_prompts(const StepPlan& plan, StepResult& result);
   const float* logits_of(int token) const;
-  void fetch_logits(int rows);
 
-  Backend& backend_;
   Queue& queue_;
   Decoder& decoder_;
   std::vector<KvPool*> pools_;
@@ -52,8 +50,7 @@ class LocalExecutor final : public StatefulExecutor {
   PlanBatch plan_batch_;
   StepInputs inputs_;
   std::unique_ptr<DeviceMemory> logits_;
-  std::unique_ptr<DeviceMemory> host_logits_;  // null where logits_ is host memory
-  std::vector<SampleScratch> scratch_;         // one per thread
+  std::vector<SampleScratch> scratch_;  // one per thread
 };
 
 }  // namespace octavo

@@ -5,7 +5,7 @@
 #include "base/errors.h"
 #include "base/format.h"
 #include "runtime/group_blocks.h"
-#include "runtime/local_executor.h"
+#include "runtime/make_executor.h"
 #include "runtime/traced_backend.h"
 
 namespace octavo {
@@ -30,13 +30,10 @@ ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> wei
   pools_ = std::make_unique<KvPools>(*backend_, decoder_->kv_groups(), options.block_size);
   const bool measured = options.num_blocks == 0;
   if (!measured) size_pools(options);  // before what would be allocated in vain
-  LocalExecutor::Limits limits;
-  limits.max_tokens = options.max_tokens;
-  limits.max_seqs = options.max_seqs;
-  limits.max_blocks_per_seq = (options.max_model_len + options.block_size - 1) / options.block_size;
-  limits.threads = threads_;
+  const ExecutorOptions executor{options.block_size, options.max_tokens, options.max_seqs, options.max_model_len,
+                                 options.graphs};
   executor_ = std::make_unique<FaultPoints>(
-      std::make_unique<LocalExecutor>(*backend_, *queue_, *decoder_, pools_->views(), limits, trace_.get()));
+      make_executor(*backend_, *queue_, *decoder_, pools_->views(), executor, trace_.get()));
   if (measured) size_pools(options);
 }
 

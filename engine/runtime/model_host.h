@@ -24,6 +24,7 @@ struct ModelHostOptions {
   int max_tokens = 0;  // tokens per step
   int max_seqs = 0;
   int max_model_len = 0;
+  bool graphs = true;  // of devices that record: decode steps are recorded
   bool trace = false;  // note where the time of steps goes
 };
 

@@ -32,6 +32,7 @@ struct LoopStats {
   double last_step = 0;     // monotonic seconds
   int64_t host_ns = 0;      // time in the loop outside the executor
   int64_t execute_ns = 0;
+  int64_t submit_ns = 0;  // of it, until the steps were under way
 };
 
 // The scheduler between two steps, and the counters of the same moment.

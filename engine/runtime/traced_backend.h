@@ -30,6 +30,7 @@ class TracedBackend final : public Backend {
   void download(Queue& queue, void* host, const void* device, size_t bytes) override {
     inner_->download(queue, host, device, bytes);
   }
+  DeviceSteps* device_steps() override { return inner_->device_steps(); }
   size_t kv_bytes(const KvGroup& group, int block_size) const override { return inner_->kv_bytes(group, block_size); }
   std::unique_ptr<KvPool> make_kv_pool(const KvGroup& group, int block_size, int num_blocks) override {
     return inner_->make_kv_pool(group, block_size, num_blocks);

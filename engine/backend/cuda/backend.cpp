@@ -11,6 +11,7 @@
 #include "backend/cuda/launches.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/queue.h"
+#include "backend/cuda/steps.h"
 #include "backend/cuda/weight.h"
 #include "base/errors.h"
 #include "base/format.h"
@@ -81,6 +82,8 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, gpu(queue).stream()), "copying from the GPU");
   }
+
+  DeviceSteps* device_steps() override { return &steps_; }
 
   size_t kv_bytes(const KvGroup& group, int block_size) const override { return kv_block_bytes(group, block_size); }
   std::unique_ptr<KvPool> make_kv_pool(const KvGroup& group, int block_size, int num_blocks) override {
@@ -168,6 +171,7 @@ class CudaBackend final : public Backend {
   DeviceProperties device_;
   std::unique_ptr<DenseLibrary> dense_;  // null: own products only
   std::vector<Input> inputs_;
+  GpuSteps steps_;
 };
 
 // The input is prepared once for all sections that read it alike.

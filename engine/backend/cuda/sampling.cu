@@ -1,6 +1,5 @@
-#include "backend/cuda/sampling.h"
-
 #include "backend/cuda/kernels/sampling.cuh"
+#include "backend/cuda/sampling.h"
 
 namespace octavo::cuda {
 

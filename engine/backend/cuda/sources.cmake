@@ -9,6 +9,7 @@ set(OCTAVO_CUDA_HOST_SOURCES
   pending.cpp
   queue.cpp
   repack.cpp
+  steps.cpp
   weight.cpp
 )
 set(OCTAVO_CUDA_KERNEL_SOURCES
@@ -20,6 +21,7 @@ set(OCTAVO_CUDA_KERNEL_SOURCES
   product_nibbles.cu
   product_super.cu
   quantized_linear.cu
+  sampling.cu
 )
 list(TRANSFORM OCTAVO_CUDA_HOST_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM OCTAVO_CUDA_KERNEL_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

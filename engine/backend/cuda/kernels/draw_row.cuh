@@ -75,7 +75,6 @@ struct Weigh {
 // For every thread.
 template <class T, class Fold>
 __device__ T reduce_block(T value, T* scratch, Fold fold) {
-#pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) value = fold(value, __shfl_xor_sync(kAllLanes, value, lanes));
   __syncthreads();
   if (draw_lane() == 0) scratch[draw_warp()] = value;
@@ -201,7 +200,8 @@ __device__ Key cut_at(const Candidates& candidates, Mass need, Value value, Draw
     find_bin(need, s);
     need -= s.above;
     prefix = prefix << 8 | static_cast<Key>(s.bin);
-    if (shift == 0 || s.sums[s.bin] == need || s.counts[s.bin] == 1) return prefix << shift;
+    if (shift == 0 || s.sums[s.bin] == need || s.counts[s.bin] == 1)
+      return max(prefix << shift, candidates.floor);  // below the floor are tokens that were not looked at
   }
 }
 

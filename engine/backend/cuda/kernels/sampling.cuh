@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kDrawThreads) draw_kernel(DrawParams p) {
   const RowMax scan = scan_row(raw, p.vocab, s);
   const float* row = raw;
   Key best = scan.key;
-  if (!scan.finite || isinf(key_logit(scan.key))) {
+  if (!scan.finite || key_logit(scan.key) == -INFINITY) {
     out.status = DrawStatus::kNonFinite;
   } else if (r.changed >= 0) {
     float* changed = p.changed + static_cast<size_t>(r.changed) * static_cast<size_t>(p.vocab);
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kDrawThreads) draw_kernel(DrawParams p) {
     best = rest.key;
     if (!rest.finite) {
       out.status = DrawStatus::kNonFinite;
-    } else if (isinf(key_logit(best))) {
+    } else if (key_logit(best) == -INFINITY) {
       out.status = DrawStatus::kAllMasked;
     }
   }
