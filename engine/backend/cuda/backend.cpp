@@ -200,7 +200,7 @@ void CudaBackend::linear(Queue& queue, const LinearParams& p) {
     product.ldy = p.ldy;
     if (section.view.scales != nullptr) {
       quantized_product(rest, product);
-    } else if (dense_) {
+    } else if (dense_ && form.type != DType::kF16) {  // rows of f16 have scales, which the library does not apply
       dense_->product(rest, product);
     } else {
       dense_product(rest, product);
