@@ -16,9 +16,21 @@ void norm_heads(const RowKernels& kernels, const RopeWriteParams& p, float* x, i
   for (int i = 0; i < runs; ++i) kernels.rms_norm(x + i * width, weight, p.norm_eps, width, x + i * width);
 }
 
+constexpr size_t kLine = 64;
+
+// Asks for a token's q, k and v: other cores wrote most of them.
+void prefetch_input(const RopeWriteParams& p, int t) {
+  auto fetch = [](const float* x, int width) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(x);
+    for (size_t i = 0; i < width * sizeof(float); i += kLine) __builtin_prefetch(bytes + i, 1);
+  };
+  fetch(p.q + t * p.ldq, p.heads * p.k_dim);
+  fetch(p.k + t * p.ldk, p.kv_heads * p.k_dim);
+  fetch(p.v + t * p.ldv, p.kv_heads * p.v_dim);
+}
+
 // Asks for the cache lines that the write of token t touches: one token reaches every line of its block's keys.
 void prefetch_slot(const RopeWriteParams& p, int t) {
-  constexpr size_t kLine = 64;
   const KvLayer& cache = p.cache;
   const size_t size = cache.block_size, element = dtype_size(cache.dtype);
   if (p.slots[t] < 0 || (t > 0 && p.slots[t - 1] >= 0 && p.slots[t - 1] / size == p.slots[t] / size)) return;
@@ -75,9 +87,13 @@ void rope_write(CpuQueue& queue, const Kernels& kernels, const RopeWriteParams& 
   queue.pool().run((p.num_tokens + kTokensPerTile - 1) / kTokensPerTile, [&](int tile, int) {
     const int end = std::min(p.num_tokens, (tile + 1) * kTokensPerTile);
     const int first = tile * kTokensPerTile;
-    prefetch_slot(p, first);
+    auto prefetch = [&p](int t) {
+      prefetch_input(p, t);
+      prefetch_slot(p, t);
+    };
+    prefetch(first);
     for (int t = first; t < end; ++t) {
-      if (t + 1 < end) prefetch_slot(p, t + 1);
+      if (t + 1 < end) prefetch(t + 1);
       rope_write_token(kernels, p, t);
     }
   });
