@@ -221,6 +221,7 @@ class ScriptedEngine:
         self.running = 0
         self.waiting = 0
         self.last_step = 0.0
+        self.device_lost = ""
         self.submitted: list[ScriptedStream] = []
         self.is_shut_down = False
 
@@ -255,6 +256,7 @@ class ScriptedEngine:
             "running": self.running,
             "waiting": self.waiting,
             "last_step": self.last_step,
+            "device_lost": self.device_lost,
             "total_blocks": 64,
             "live_blocks": live,
             "cached_blocks": 4,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from typing import Any
 
@@ -29,7 +30,10 @@ def load() -> ScriptedEngine:
         ScriptedEngine.shutdown = lambda self: time.sleep(60)  # type: ignore[method-assign]
     model = ModelInfo("scripted", 4096, {}, {"num_blocks": 64})
     script = Script(steps=[([120], "x")] * tokens, **pace)
-    return ScriptedEngine(script, model=model, max_num_seqs=options.get("max_num_seqs", 256))
+    engine = ScriptedEngine(script, model=model, max_num_seqs=options.get("max_num_seqs", 256))
+    if "lost_after" in options:
+        threading.Timer(options["lost_after"], setattr, (engine, "device_lost", "an illegal address")).start()
+    return engine
 
 
 if "log_level" in options:

@@ -254,3 +254,21 @@ def test_an_interrupt_during_an_import_is_not_lost() -> None:
         [sys.executable, "-c", LOST], env=env, capture_output=True, text=True, timeout=20
     )
     assert (process.returncode, process.stderr) == (130, "octavo: interrupted\n")
+
+
+def test_a_lost_device_ends_the_process_with_its_reason() -> None:
+    with server(lost_after=1.0) as (process, port):
+        reasons = set()
+        while process.poll() is None:
+            try:
+                connection = HTTPConnection("127.0.0.1", port, timeout=5)
+                connection.request("GET", "/ready")
+                answer = connection.getresponse()
+                if answer.status == 503:
+                    reasons.add(json.load(answer)["error"]["message"])
+            except OSError:
+                pass
+            time.sleep(0.02)
+        assert process.returncode == 1
+        assert "the device is lost, the process ends: an illegal address" in process.stderr.read()  # type: ignore[union-attr]
+        assert reasons <= {"Not ready: the device is lost: an illegal address."}

@@ -51,7 +51,8 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         "--gpu-memory-utilization",
         type=float,
         help="share of the memory there is for weights and cache; by default the cache has room for 32 sequences of "
-        "full length, at most 40%%. On a GPU: the cache's share of what is free beside weights and steps, 0.9 by default",
+        "full length, at most 40%%. On a GPU: the cache's share of what is free beside weights and steps, by "
+        "default 0.9",
     )
     group.add_argument(
         "--kv-cache-memory",
@@ -97,6 +98,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         "--fast",
         dest="reproducible",
         action="store_false",
+        default=argparse.SUPPRESS,
         help="let a GPU choose faster products by the size of a step: answers may depend on what else runs",
     )
     group.add_argument(
