@@ -71,10 +71,12 @@ MatrixSource matrix_source(const Part& part) {
   return source;
 }
 
-std::unique_ptr<PackedWeight> pack(BackendOps& ops, const std::vector<Part>& parts, const std::string& pack_as) {
+std::unique_ptr<PackedWeight> pack(BackendOps& ops, const std::vector<Part>& parts, const std::string& pack_as,
+                                   const std::vector<int32_t>& input_order) {
   std::vector<MatrixSource> sources;
   for (const Part& part : parts) {
     sources.push_back(matrix_source(part));
+    sources.back().input_order = input_order;
     if (!pack_as.empty()) sources.back().pack_as = quantized_format(pack_as);
   }
   nb::gil_scoped_release nogil;
@@ -150,9 +152,10 @@ void bind_linear(nb::module_& m) {
       .def_prop_ro("format", &PackedWeight::format)
       .def("dequantize", &dequantize, "float32 [n, k]: exactly the values that linear multiplies with.");
   m.def("pack", &pack, nb::arg("ops"), nb::arg("parts"), nb::arg("pack_as") = "",
+        nb::arg("input_order") = std::vector<int32_t>{},
         "Packs matrices with the same k one below the other. parts: (array, format, row_order) each; a dense array "
         "[n, k] has format \"\", rows of raw GGUF blocks (uint8) name theirs; row_order may be empty. Dense ones are "
-        "quantized to pack_as (q8_0, q4_1).");
+        "quantized to pack_as (q8_0, q4_1). Column j meets input feature input_order[j], where that is given.");
   m.def("linear_into", &linear_into, nb::arg("ops"), nb::arg("weight"), nb::arg("x").noconvert(),
         nb::arg("out").noconvert(), nb::arg("prologue") = "none", nb::arg("norm_weight").noconvert() = nb::none(),
         nb::arg("eps") = 1e-5f, nb::arg("bias").noconvert() = nb::none(), nb::arg("accumulate") = false,

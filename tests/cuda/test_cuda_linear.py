@@ -191,3 +191,16 @@ def test_what_cannot_be_packed_is_named(emulated) -> None:
         _engine.pack(emulated, [(np.zeros((8, 48), np.float32), "", [])], pack_as="q8_0")
     with pytest.raises(OctavoError, match="64 columns, the matrices packed with it have 32"):
         _engine.pack(emulated, [(np.zeros((8, k), np.float32), "", []) for k in (32, 64)])
+
+
+@pytest.mark.parametrize("fmt", ["bf16", "q6_k", "int4x128"])
+def test_columns_of_any_order_meet_their_features(emulated, fmt: str) -> None:
+    rng = np.random.default_rng(7)
+    part, values = random_weight(rng, fmt, 20, 256)
+    order = rng.permutation(256)
+    weight = _engine.pack(emulated, [part], input_order=order.tolist())
+    np.testing.assert_array_equal(weight.dequantize()[:, order], values)
+    x, out = activations(rng, 3, 256), np.full((3, 20), np.nan, np.float32)
+    _engine.linear_into(emulated, weight, x, out)
+    expected = x[:, order].astype(np.float64) @ values.T
+    assert np.abs(out - expected).max() <= 0.01 * np.abs(expected).max()

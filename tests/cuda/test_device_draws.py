@@ -59,7 +59,10 @@ def any_params(draw: st.DrawFn, vocab: int) -> dict[str, object]:
     if draw(st.integers(0, 3)) == 0:
         fields["allowed_token_ids"] = draw(st.lists(token, min_size=1, max_size=40, unique=True))
     if draw(st.integers(0, 3)) == 0:
-        fields |= {"stop_token_ids": draw(st.lists(token, min_size=1, max_size=5, unique=True)), "min_tokens": 2}
+        fields |= {
+            "stop_token_ids": draw(st.lists(token, min_size=1, max_size=5, unique=True)),
+            "min_tokens": 2,
+        }
     if draw(st.booleans()):
         fields["logprobs"] = draw(st.sampled_from([0, 1, 5, min(30, vocab)]))
     return fields
