@@ -1,0 +1,49 @@
+"""The check of a GPU, run with small shapes on backends that are there without one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octavo import _engine
+
+
+def run_check(out: Path, *flags: str) -> tuple[int, list[dict[str, Any]]]:
+    """Its exit status and what it wrote."""
+    done = subprocess.run(
+        [sys.executable, "-m", "octavo_bench.cuda", "--tiny", "--out", str(out), *flags],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, json.loads(out.read_text())
+
+
+def test_a_part_that_fails_is_wrong_and_the_others_are_told(tmp_path: Path) -> None:
+    status, lines = run_check(tmp_path / "out.json", "--device", "nowhere", "--parts", "draws")
+    assert status == 1
+    wrong = [line["name"] for line in lines if line["ok"] is False]
+    assert len(wrong) == 1 and "nowhere" in wrong[0]
+
+
+@pytest.mark.slow
+def test_every_part_runs_on_the_cpu(tmp_path: Path) -> None:
+    parts = ["kernels", "models", "same bits", "attention", "throughput"]
+    status, lines = run_check(tmp_path / "out.json", "--device", "cpu", "--parts", *parts)
+    assert status == 0, [line for line in lines if line["ok"] is False]
+    assert {line["part"] for line in lines} == set(parts)
+    assert sum(line["kind"] == "check" for line in lines) > 30
+
+
+@pytest.mark.slow
+def test_draws_are_checked_on_the_emulated_gpu(tmp_path: Path) -> None:
+    if not (Path(_engine.__file__).resolve().parent / "liboctavo_cuda_emulated.so").exists():
+        pytest.skip("this build of octavo has no CUDA emulator")
+    status, lines = run_check(tmp_path / "out.json", "--device", "cuda-emulated", "--parts", "draws")
+    assert status == 0 and any(line["kind"] == "check" for line in lines)
