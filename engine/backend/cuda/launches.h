@@ -2,15 +2,13 @@
 // What the kernel files offer to the backend, one function per op; the backend's own files (backend.cpp, queue.cpp,
 // ...) call nothing else of them. Rules that hold for all:
 // - Params are the ops' own (ops/params.h): every pointer in them is a device pointer, lengths are the host's.
-// - A launch only enqueues on launch.stream: it allocates nothing, waits for nothing and reads no device memory, so
-// that
-//   a step can be captured as a graph. Sizes that only the device knows (an expert's rows) bound loops in the kernel.
+// - A launch only enqueues on launch.stream: it allocates nothing, waits for nothing and reads no device memory, so a
+//   step can be captured as a graph. Sizes that only the device knows (an expert's rows) bound loops in the kernel.
 // - Scratch is launch.workspace, uninitialized, the op's alone until the next op of the stream; an op that needs some
 //   says how much for the largest step in a function ..._workspace, and the queue reserves the largest of all.
 // - An element of a result depends on its own row and the model's shape alone; no atomics on floats.
 //
-// Each file is listed in sources.cmake and compiles with nvcc and, as C++, with the emulator. A function whose file is
-// not there yet is defined in pending.cpp, where it throws kUnsupported by its name; who writes it takes it out there.
+// Each file is listed in sources.cmake and compiles with nvcc and, as C++, with the emulator.
 #include <cstddef>
 #include <cstdint>
 

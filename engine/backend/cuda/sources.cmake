@@ -6,13 +6,14 @@ set(OCTAVO_CUDA_HOST_SOURCES
   device.cpp
   kv_pool.cpp
   memory.cpp
-  pending.cpp
   queue.cpp
   repack.cpp
   steps.cpp
   weight.cpp
 )
 set(OCTAVO_CUDA_KERNEL_SOURCES
+  attention.cu
+  copy_blocks.cu
   dense_linear.cu
   elementwise.cu
   experts.cu
@@ -21,6 +22,7 @@ set(OCTAVO_CUDA_KERNEL_SOURCES
   product_nibbles.cu
   product_super.cu
   quantized_linear.cu
+  rope_write.cu
   sampling.cu
 )
 list(TRANSFORM OCTAVO_CUDA_HOST_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
