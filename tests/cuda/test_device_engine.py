@@ -24,16 +24,17 @@ def alone() -> list[Any]:
     return told
 
 
-def test_logits_are_near_those_of_the_cpu() -> None:
+@pytest.mark.parametrize(("kv_dtype", "length"), [("f16", 150), ("bf16", 20), ("int8", 20), ("fp8", 20)])
+def test_logits_are_near_those_of_the_cpu(kv_dtype: str, length: int) -> None:
     require_backend()
-    ids = np.random.default_rng(1).integers(0, 96, 150).tolist()
+    ids = np.random.default_rng(1).integers(0, 96, length).tolist()
     runners = [
-        _engine.ModelRunner(helpers.tiny_config(), helpers.tiny_weights(), kv_dtype="f16", device=device)
+        _engine.ModelRunner(helpers.tiny_config(), helpers.tiny_weights(), kv_dtype=kv_dtype, device=device)
         for device in ("cpu", BACKEND)
     ]
     cpu, gpu = (np.array(runner.logits(ids)) for runner in runners)
     assert np.abs(gpu - cpu).max() < 0.03 * np.abs(cpu).max()
-    pieces = np.array(runners[1].logits(ids, chunk=37))
+    pieces = np.array(runners[1].logits(ids, chunk=length // 4))
     assert (pieces == gpu).all()
 
 
