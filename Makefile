@@ -63,13 +63,18 @@ test-sanitize: install-test  ## Run every test with the engine under AddressSani
 	tests/sanitize.sh $(ARGS)
 
 FUZZ_INPUTS ?= 100000
-fuzz: install-test  ## Feed made-up model files to the engine under AddressSanitizer and UBSan (FUZZ_INPUTS=100000)
+fuzz: install-test  ## Feed made-up model files, bodies and templates to what reads them (FUZZ_INPUTS=100000)
 	$(BIN)/cmake -G Ninja -S . -B build/fuzz -DCMAKE_BUILD_TYPE=Release -DOCTAVO_FUZZ=ON -DOCTAVO_SANITIZE=ON \
 	  -DPython_EXECUTABLE=$(BIN)/python -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)"
 	$(BIN)/cmake --build build/fuzz --target fuzz_gguf fuzz_safetensors
 	for target in gguf safetensors; do \
 	  ASAN_OPTIONS=max_allocation_size_mb=64 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    build/fuzz/tests/fuzz/fuzz_$$target $(FUZZ_INPUTS) || exit 1; \
+	done
+	$(PIP) install --quiet --no-deps atheris==3.0.0  # no part of the lock: it has no wheels for some systems
+	for target in bodies templates; do \
+	  $(BIN)/python tests/fuzz/fuzz_$$target.py -runs=$(FUZZ_INPUTS) -max_len=2000 -timeout=20 -artifact_prefix=build/fuzz/ \
+	    build/fuzz/corpus_$$target || exit 1; \
 	done
 
 STRESS_SECONDS ?= 60
