@@ -33,7 +33,7 @@ struct WorkspaceLimits {
   int max_heads = 0;
   int max_head_dim = 0;
   int max_positions = 0;
-  int max_rows = 0;  // rows of logits and of attention per step; 0: max_tokens
+  int max_rows = 0;         // rows of logits and of attention per step; 0: max_tokens
   int max_expert_rows = 0;  // tokens per step times the experts of each
 };
 

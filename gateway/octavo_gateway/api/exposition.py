@@ -35,8 +35,14 @@ _COUNTERS = {
     "octavo:engine_steps": ("Steps of the engine.", "steps"),
     "octavo:step_tokens": ("Tokens that went through the model, prompt and generated.", "step_tokens"),
     "octavo:failed_steps": ("Steps that were undone and tried again.", "failed_steps"),
-    "octavo:shrunk_steps": ("Of them, those after which smaller ones were tried: memory was short.", "shrunk_steps"),
-    "octavo:non_finite_rows": ("Rows whose logits were not finite; their requests failed.", "non_finite_rows"),
+    "octavo:shrunk_steps": (
+        "Of them, those after which smaller ones were tried: memory was short.",
+        "shrunk_steps",
+    ),
+    "octavo:non_finite_rows": (
+        "Rows whose logits were not finite; their requests failed.",
+        "non_finite_rows",
+    ),
 }
 _QUEUE_REASONS = ("next_step", "no_blocks", "token_budget", "sequence_limit")
 _CONFIG_KEYS = ("block_size", "num_blocks", "kv_dtype", "max_model_len", "enable_prefix_caching")

@@ -148,7 +148,7 @@ async def serve(
 
 async def _device_lost(state: ServerState) -> None:
     """Returns when the engine's device is lost; until then its requests have been told."""
-    while not state.lost_because:
+    while not state.lost_because:  # noqa: ASYNC110 - the engine tells of it in its statistics alone
         await asyncio.sleep(_LOST_SECONDS)
 
 

@@ -79,4 +79,6 @@ def _device_line(device: dict[str, Any]) -> str:
     return f"{device['name']} ({device['isa']}, {free:.1f} of {total:.1f} GiB free)"
 
 
-command = Command("Print what a model is, how many tokens of cache fit, and which devices there are.", configure, run)
+command = Command(
+    "Print what a model is, how many tokens of cache fit, and which devices there are.", configure, run
+)
