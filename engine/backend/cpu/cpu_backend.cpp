@@ -43,9 +43,11 @@ class CpuBackend final : public Backend {
   std::unique_ptr<DeviceMemory> adopt(Queue& queue, Buffer host) override {
     return std::make_unique<HostMemory>(std::move(host));
   }
-  void upload(Queue& queue, void* device, const void* host, size_t bytes) override { std::memcpy(device, host, bytes); }
+  void upload(Queue& queue, void* device, const void* host, size_t bytes) override {
+    if (bytes > 0) std::memcpy(device, host, bytes);  // nothing may lie nowhere
+  }
   void download(Queue& queue, void* host, const void* device, size_t bytes) override {
-    std::memcpy(host, device, bytes);
+    if (bytes > 0) std::memcpy(host, device, bytes);
   }
 
   size_t kv_bytes(const KvGroup& group, int block_size) const override {
