@@ -7,40 +7,14 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from weight_blocks import DENSE, GGUF, activations, block_of, random_weight
 
 from octavo import _engine
 from octavo.errors import OctavoError
 
-QUANTIZED = {
-    "q4_0": gguf.GGMLQuantizationType.Q4_0,
-    "q4_1": gguf.GGMLQuantizationType.Q4_1,
-    "q5_0": gguf.GGMLQuantizationType.Q5_0,
-    "q5_1": gguf.GGMLQuantizationType.Q5_1,
-    "q8_0": gguf.GGMLQuantizationType.Q8_0,
-    "q2_k": gguf.GGMLQuantizationType.Q2_K,
-    "q3_k": gguf.GGMLQuantizationType.Q3_K,
-    "q4_k": gguf.GGMLQuantizationType.Q4_K,
-    "q5_k": gguf.GGMLQuantizationType.Q5_K,
-    "q6_k": gguf.GGMLQuantizationType.Q6_K,
-    "iq4_nl": gguf.GGMLQuantizationType.IQ4_NL,
-    "iq4_xs": gguf.GGMLQuantizationType.IQ4_XS,
-    "mxfp4": gguf.GGMLQuantizationType.MXFP4,
-}
-# Bytes of a block that are float16 scales.
-HALVES = dict.fromkeys(QUANTIZED, (0,)) | {
-    "q4_1": (0, 2),
-    "q5_1": (0, 2),
-    "q2_k": (80, 82),
-    "q3_k": (108,),
-    "q4_k": (0, 2),
-    "q5_k": (0, 2),
-    "q6_k": (208,),
-    "mxfp4": (),
-}
 # Packed bytes for each byte of the file where they differ: sub-scales of 6 bits are widened to 8.
 GROWTH = {"q3_k": 912 / 880, "q4_k": 1184 / 1152, "q5_k": 1440 / 1408, "iq4_xs": 1104 / 1088}
-DENSE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-FORMATS = [*DENSE, *QUANTIZED]
+FORMATS = [*DENSE, *GGUF]
 ISAS = ["baseline", "avx2", "avx512vnni", "avx512bf16"]
 
 
@@ -56,37 +30,9 @@ def ops(request):
     return make_ops(request.param)
 
 
-def random_blocks(rng: np.random.Generator, fmt: str, n: int, k: int) -> np.ndarray:
-    """Raw blocks with every code possible: random bytes, the f16 scales kept small and finite."""
-    block, size = gguf.GGML_QUANT_SIZES[QUANTIZED[fmt]]
-    raw = rng.integers(0, 256, (n, k // block, size), dtype=np.uint8)
-    for at in HALVES[fmt]:
-        scales = rng.normal(0, 0.02, (n, k // block, 1)).astype(np.float16)
-        raw[:, :, at : at + 2] = scales.view(np.uint8)
-    if fmt == "mxfp4":
-        raw[:, :, 0] = rng.integers(118, 124, (n, k // block))
-    return raw.reshape(n, -1)
-
-
 def fit(fmt: str, k: int) -> int:
     """The next width that the format can have."""
-    block = gguf.GGML_QUANT_SIZES[QUANTIZED[fmt]][0] if fmt in QUANTIZED else 1
-    return -(-k // block) * block
-
-
-def random_weight(rng: np.random.Generator, fmt: str, n: int, k: int):
-    """A part for pack(), and its values in float32 by the reference."""
-    if fmt in DENSE:
-        tensor = torch.from_numpy(rng.normal(0, 0.05, (n, k)).astype(np.float32)).to(DENSE[fmt])
-        return (tensor, "", []), tensor.float().numpy()
-    raw = random_blocks(rng, fmt, n, k)
-    return (raw, fmt, []), gguf.quants.dequantize(raw, QUANTIZED[fmt])
-
-
-def activations(rng: np.random.Generator, m: int, k: int) -> np.ndarray:
-    """Like those of real models: a few values are far larger than the others."""
-    x = rng.normal(0, 1, (m, k))
-    return np.where(rng.random((m, k)) < 0.01, 40 * x, x).astype(np.float32)
+    return -(-k // block_of(fmt)) * block_of(fmt)
 
 
 @dataclass(frozen=True)
@@ -164,7 +110,7 @@ def test_packing_loses_nothing(fmt: str, shape: tuple[int, int]) -> None:
     assert_same_bits(weight.dequantize(), values)
 
 
-@pytest.mark.parametrize("fmt", QUANTIZED)
+@pytest.mark.parametrize("fmt", GGUF)
 def test_packed_blocks_are_as_large_as_in_the_file(fmt: str) -> None:
     part, _ = random_weight(np.random.default_rng(1), fmt, 64, 768)
     packed = _engine.pack(make_ops("baseline"), [part]).nbytes
@@ -176,7 +122,7 @@ def test_every_exponent_of_mxfp4() -> None:
     raw[:, 0] = np.arange(256)
     weight = _engine.pack(make_ops("baseline"), [(raw, "mxfp4", [])])
     with np.errstate(over="ignore"):
-        assert_same_bits(weight.dequantize(), gguf.quants.dequantize(raw, QUANTIZED["mxfp4"]))
+        assert_same_bits(weight.dequantize(), gguf.quants.dequantize(raw, GGUF["mxfp4"]))
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -209,7 +155,7 @@ def check_linear(ops, rng, fmt: str, weight, values: np.ndarray, m: int) -> None
     assert np.median(np.abs(y - product(quantized_activations(x, codes), w)) / rounding) <= 1
 
 
-@pytest.mark.parametrize("fmt", [fmt for fmt in QUANTIZED if fmt != "q8_0"])
+@pytest.mark.parametrize("fmt", [fmt for fmt in GGUF if fmt != "q8_0"])
 def test_an_outlier_costs_the_others_nothing(ops, fmt: str) -> None:
     rng, k = np.random.default_rng(14), fit(fmt, 192)
     part, values = random_weight(rng, fmt, 40, k)
@@ -274,7 +220,7 @@ def test_the_same_bits_for_every_company_and_thread_count(isa: str, fmt: str, pr
             assert_same_bits(linear(ops, packed, x[rows], **options), alone[rows])
 
 
-@pytest.mark.parametrize("fmt", QUANTIZED)
+@pytest.mark.parametrize("fmt", GGUF)
 @pytest.mark.parametrize("m", [1, 4, 23])
 def test_avx512_gives_the_bits_of_avx2(fmt: str, m: int) -> None:
     rng = np.random.default_rng(16)
@@ -335,7 +281,7 @@ def test_prologues_equal_torch(ops, fmt: str, m: int) -> None:
     x = torch.from_numpy(rng.normal(0, 2, (m, 2 * k)).astype(np.float32))
     matrix = torch.from_numpy(values).double().T
     relative = 0.005 if rounds_to_bf16(ops, fmt) else 1e-5
-    if fmt in QUANTIZED:
+    if fmt in GGUF:
         relative = 0.03 if codes_of(ops, fmt).limit == 127 else 1e-4
     y = linear(ops, weight, x[:, :k].numpy(), prologue="rms_norm", norm_weight=norm.numpy(), eps=eps)
     normed = torch.nn.functional.rms_norm(x[:, :k].double(), (k,), norm.double(), eps)
@@ -390,7 +336,7 @@ def test_a_value_that_is_not_finite_shows_in_its_row_only(ops, fmt: str, poison:
     assert_same_bits(y[keep], clean[keep])
 
 
-@pytest.mark.parametrize("fmt", QUANTIZED)
+@pytest.mark.parametrize("fmt", GGUF)
 def test_zero_and_tiny_activations(ops, fmt: str) -> None:
     part, _ = random_weight(np.random.default_rng(11), fmt, 16, fit(fmt, 64))
     weight = _engine.pack(ops, [part])
