@@ -24,14 +24,7 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
   __device__ AttentionTile(const AttentionParams& p, const AttentionSchedule& s, const AttentionWork& work,
                            std::byte* shared, int kv_head)
       : Base(p, s, work, shared, kv_head) {
-#pragma unroll
-    for (int j = 0; j < kPairs; ++j)
-#pragma unroll
-      for (int m = 0; m < kTiles; ++m)
-#pragma unroll
-        for (int n = 0; n < 2; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) o_[j][m][n][i] = 0.0f;
+    clear(o_);
     for (int row = lane_; row < kRows; row += 32) running(row) = make_float2(negative_infinity(), 0.0f);
   }
 
@@ -69,6 +62,17 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
 
  private:
   using Output = float[kPairs][kTiles][2][4];
+
+  static __device__ __forceinline__ void clear(Output& o) {
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j)
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m)
+#pragma unroll
+        for (int n = 0; n < 2; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) o[j][m][n][i] = 0.0f;
+  }
 
   __device__ __forceinline__ bool holds_pair(int j) const { return 16 * (j * kAttentionWarps + warp_) < p_.v_dim; }
   __device__ __forceinline__ int pair_column(int j) const { return 16 * (j * kAttentionWarps + warp_); }
@@ -123,14 +127,7 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
 
   // Weights times the warp's columns of the values, the keys in ascending steps of 16.
   __device__ __forceinline__ void sum_values(int key_begin, int key_end) {
-#pragma unroll
-    for (int j = 0; j < kPairs; ++j)
-#pragma unroll
-      for (int m = 0; m < kTiles; ++m)
-#pragma unroll
-        for (int n = 0; n < 2; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) part_[j][m][n][i] = 0.0f;
+    clear(part_);
     const std::byte* weight_row = shared_ + layout_.weights + lane_ % 16 * layout_.weight_stride + lane_ / 16 * 16;
     for (int keys = key_begin / 32 * 32; keys < key_end; keys += 32) {
       uint32_t codes[kPairs][4];
