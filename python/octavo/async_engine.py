@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -45,6 +46,7 @@ class AsyncEngine:
         else:
             self.model = load(EngineArgs.from_kwargs({"model": model, **kwargs}))
         self._readers: dict[int, LoopReader] = {}
+        self._attaching = threading.Lock()  # loops may run in threads of their own
         self._requests: dict[str, tuple[TokenStream, OutputBuilder]] = {}
         self._prepared: dict[
             str, bool
@@ -113,8 +115,9 @@ class AsyncEngine:
         reader = self._readers.get(id(loop))
         if reader is None or reader.loop is not loop:
             self.model.check_alive()
-            self._forget_closed_loops()
-            reader = self._readers[id(loop)] = LoopReader(self.model, loop)
+            with self._attaching:
+                self._forget_closed_loops()
+                reader = self._readers[id(loop)] = LoopReader(self.model, loop)
         return reader
 
     async def generate(

@@ -257,6 +257,27 @@ def test_submitting_from_another_thread(engine: AsyncEngine) -> None:
     asyncio.run(run())
 
 
+def test_loops_come_and_go_in_many_threads(engine: AsyncEngine) -> None:
+    async def attach() -> None:
+        engine.attach()
+
+    failed: list[BaseException] = []
+
+    def come_and_go() -> None:
+        try:
+            for _ in range(40):
+                asyncio.run(attach())
+        except BaseException as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
 def test_one_loop_after_another_and_two_at_once(engine: AsyncEngine) -> None:
     async def run() -> list[int]:
         items = await collect(engine.generate("x", params(output_kind=RequestOutputKind.FINAL_ONLY)))
