@@ -105,6 +105,7 @@ nb::dict info_dict(const Engine& engine) {
   d["backend"] = caps.name;
   d["isa"] = caps.isa;
   d["threads"] = host.threads();
+  d["graphs"] = engine.options().graphs && host.backend().device_steps() != nullptr;
   d["weight_bytes"] = host.decoder().weights().bytes;
   d["file_bytes"] = host.file_bytes();
   d["kv_bytes_per_block"] = host.kv_bytes_per_block();

@@ -58,6 +58,9 @@ class EngineArgs:
         device: "cpu", "cuda" or "cuda:N" (an NVIDIA GPU), or "auto", a GPU where there is a usable one.
         reproducible: False lets a GPU choose faster products by how many rows a step has: answers may then depend on
             what else runs. On a CPU nothing changes.
+        enforce_eager: True launches every kernel of a GPU's decode steps one by one, in place of recording these steps
+            as CUDA graphs: no memory for recordings and no step that records, but more host time per step. Answers are
+            the same bits. A CPU has no graphs: nothing changes there.
         threads: threads that compute; 0 is one per core.
         isa: instruction set, "avx512bf16", "avx512vnni", "avx2" or "baseline"; empty takes the machine's best. Answers
             are the same bits for one instruction set, so machines of several kinds can agree on one. avx512bf16 rounds
@@ -93,6 +96,7 @@ class EngineArgs:
     enable_prefix_caching: bool = True
     device: str = "auto"
     reproducible: bool = True
+    enforce_eager: bool = False
     threads: int = 0
     isa: str = ""
     seed: int | None = None
@@ -131,6 +135,7 @@ class EngineArgs:
             "enable_chunked_prefill",
             "enable_prefix_caching",
             "reproducible",
+            "enforce_eager",
             "offline",
             "skip_tokenizer_init",
         ):
@@ -190,7 +195,7 @@ class EngineArgs:
 
 _ALIASES = {"kv_cache_memory_bytes": "kv_cache_memory", "download_dir": "cache_dir"}
 _UNSET_IS_DEFAULT = {"max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill", "enable_prefix_caching",
-                     "block_size", "kv_cache_dtype", "dtype"}  # fmt: skip
+                     "block_size", "kv_cache_dtype", "dtype", "enforce_eager"}  # fmt: skip
 
 
 def _anything(value: Any) -> bool:
@@ -226,7 +231,6 @@ _HARMLESS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "distributed_executor_backend": _one_of(None, "mp", "uni"),
     "enable_lora": _NOTHING,
     "enable_sleep_mode": _NOTHING,
-    "enforce_eager": _ANY,
     "hf_overrides": _NOTHING,
     "hf_token": _NOTHING,
     "limit_mm_per_prompt": _NOTHING,

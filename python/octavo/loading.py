@@ -271,6 +271,7 @@ def load(args: EngineArgs, *, trace: bool = False) -> LoadedModel:
             isa=args.isa,
             device=device,
             fast=not args.reproducible,
+            graphs=not args.enforce_eager,
             memory_utilization=args.gpu_memory_utilization or memory.GPU_SHARE,
             trace=trace,
         )

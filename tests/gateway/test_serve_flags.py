@@ -56,7 +56,7 @@ def test_two_models_are_refused() -> None:
 @pytest.mark.filterwarnings("ignore:trust_remote_code")
 def test_flags_of_vllm_that_ask_for_nothing() -> None:
     flags = parsed(
-        *("m", "--tensor-parallel-size", "1", "--dtype", "bfloat16", "--swap-space", "4", "--enforce-eager"),
+        *("m", "--tensor-parallel-size", "1", "--dtype", "bfloat16", "--swap-space", "4"),
         *("--trust-remote-code", "--enable-prefix-caching", "--enable-chunked-prefill", "--device", "cpu"),
         *("--download-dir", "/d", "--kv-cache-memory-bytes", "1GiB", "--cpu-offload-gb", "0"),
     )

@@ -40,7 +40,6 @@ def test_remote_code_is_never_run() -> None:
 def test_harmless_keywords() -> None:
     EngineArgs.from_kwargs(
         {
-            "enforce_eager": True,
             "swap_space": 4,
             "tensor_parallel_size": 1,
             "trust_remote_code": False,
@@ -77,6 +76,7 @@ def test_harmless_keywords() -> None:
         ("gpu_memory_utilization", float("nan")),
         ("kv_cache_memory", -1),
         ("enable_prefix_caching", 1),
+        ("enforce_eager", 1),
         ("threads", -1),
         ("seed", "x"),
         ("no_such_argument", 1),

@@ -102,6 +102,12 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         help="let a GPU choose faster products by the size of a step: answers may depend on what else runs",
     )
     group.add_argument(
+        "--enforce-eager",
+        action="store_true",
+        help="launch every kernel of a GPU's decode steps one by one, in place of recording the steps as CUDA graphs: "
+        "less memory, more host time per step, the same answers; a CPU has no graphs",
+    )
+    group.add_argument(
         "--threads",
         type=int,
         default=_threads_from_environment(),
@@ -171,6 +177,7 @@ def engine_args(flags: argparse.Namespace) -> EngineArgs:
         enable_chunked_prefill=not flags.no_chunked_prefill,
         device=flags.device,
         reproducible=flags.reproducible,
+        enforce_eager=flags.enforce_eager,
         threads=flags.threads,
         isa=flags.isa,
         max_grammar_bytes=flags.max_grammar_bytes,

@@ -19,10 +19,9 @@ _VALUES: tuple[tuple[str, type, str], ...] = (
     ("data_parallel_size", int, "only 1"),
     ("cpu_offload_gb", float, "only 0"),
     ("swap_space", float, "nothing is swapped: a preempted request is computed again"),
-    ("max_seq_len_to_capture", int, "a GPU's decode steps are always recorded as graphs"),
+    ("max_seq_len_to_capture", int, "a GPU's decode steps of every length are recorded as graphs"),
 )
 _SWITCHES = (
-    ("enforce_eager", "a GPU's decode steps are always recorded as graphs, which changes no answer"),
     ("trust_remote_code", "no code of a model is ever run"),
     ("disable_log_stats", "statistics are at /metrics"),
     ("disable_custom_all_reduce", "there is one device"),
