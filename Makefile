@@ -62,18 +62,23 @@ judges: $(VENV)/made  ## Install the judges that tests/judges runs, into .judges
 test-sanitize: install-test  ## Run every test with the engine under AddressSanitizer and UBSan
 	tests/sanitize.sh $(ARGS)
 
+# Model files: libFuzzer, guided by coverage, where there is clang++; else made-up files alone.
 FUZZ_INPUTS ?= 100000
+FUZZ_CXX ?= $(firstword $(shell command -v clang++ $(CXX)))
 fuzz: install-test  ## Feed made-up model files, bodies and templates to what reads them (FUZZ_INPUTS=100000)
 	$(BIN)/cmake -G Ninja -S . -B build/fuzz -DCMAKE_BUILD_TYPE=Release -DOCTAVO_FUZZ=ON -DOCTAVO_SANITIZE=ON \
+	  -DCMAKE_CXX_COMPILER=$(FUZZ_CXX) \
 	  -DPython_EXECUTABLE=$(BIN)/python -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)"
 	$(BIN)/cmake --build build/fuzz --target fuzz_gguf fuzz_safetensors
 	for target in gguf safetensors; do \
+	  mkdir -p build/fuzz/corpus_$$target; \
 	  ASAN_OPTIONS=max_allocation_size_mb=64 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	    build/fuzz/tests/fuzz/fuzz_$$target $(FUZZ_INPUTS) || exit 1; \
+	    build/fuzz/tests/fuzz/fuzz_$$target -runs=$(FUZZ_INPUTS) -max_len=65536 -timeout=20 \
+	    -artifact_prefix=build/fuzz/$$target- build/fuzz/corpus_$$target || exit 1; \
 	done
 	$(PIP) install --quiet --no-deps atheris==3.0.0  # no part of the lock: it has no wheels for some systems
 	for target in bodies templates; do \
-	  $(BIN)/python tests/fuzz/fuzz_$$target.py -runs=$(FUZZ_INPUTS) -max_len=2000 -timeout=20 -artifact_prefix=build/fuzz/ \
+	  $(BIN)/python tests/fuzz/fuzz_$$target.py -runs=$(FUZZ_INPUTS) -max_len=2000 -timeout=20 -artifact_prefix=build/fuzz/$$target- \
 	    build/fuzz/corpus_$$target || exit 1; \
 	done
 

@@ -1,5 +1,6 @@
-// Runs a target on inputs of its own making: fuzz_gguf [COUNT [SEED]]. The same seed makes the same inputs; a crash is
-// found again with the seed and the number of the input, which are printed as it goes.
+// Runs a target on inputs of its own making: fuzz_gguf [-runs=N] [-seed=N]. The same seed makes the same inputs; a
+// crash is found again with the seed and the number of the input, which are printed as it goes. libFuzzer's other
+// options and its folders are passed over, so that one command line fits both.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <map>
+#include <span>
+#include <string_view>
 
 #include "target.h"
 
@@ -14,11 +17,18 @@ namespace {
 
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
+uint64_t option(std::span<char*> arguments, std::string_view name, uint64_t otherwise) {
+  for (const std::string_view argument : arguments)
+    if (argument.starts_with(name)) return std::strtoull(argument.data() + name.size(), nullptr, 10);
+  return otherwise;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const uint64_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 10'000;
-  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  const std::span<char*> arguments(argv + 1, static_cast<size_t>(argc) - 1);
+  const uint64_t count = option(arguments, "-runs=", 10'000);
+  const uint64_t seed = option(arguments, "-seed=", 1);
   std::map<std::string, uint64_t> verdicts;
   double longest = 0;
   const double start = cpu_seconds();

@@ -12,6 +12,9 @@ import sys
 
 import atheris
 from json_mutator import mutate_json
+from sources import find_sources_first
+
+find_sources_first()
 
 with atheris.instrument_imports(include=["octavo_gateway", "octavo.sampling_params", "octavo.structured"]):
     import octavo.sampling_params

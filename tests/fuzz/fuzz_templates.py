@@ -16,6 +16,9 @@ from typing import Any, cast
 
 import atheris
 from json_mutator import mutate_json
+from sources import find_sources_first
+
+find_sources_first()
 
 with atheris.instrument_imports(include=["octavo.chat", "octavo.chat_content", "octavo.checks", "jinja2"]):
     import jinja2.ext
