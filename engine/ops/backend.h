@@ -57,6 +57,9 @@ class KvPool {
   virtual ~KvPool() = default;
   virtual KvLayer layer(int index) const = 0;  // index into KvGroup::layers
   virtual size_t bytes() const = 0;
+  // Around a step that writes slots up to `highest`: while there is none the pool may get memory for later slots ready.
+  virtual void begin_writes(int /*highest*/) noexcept {}
+  virtual void end_writes() noexcept {}
 };
 
 // What a device offers. Ops are asynchronous on CUDA and immediate on the CPU; all pointers are device pointers.

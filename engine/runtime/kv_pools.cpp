@@ -11,6 +11,8 @@ class KvPools::Pool final : public KvPool {
  public:
   KvLayer layer(int index) const override { return inner->layer(index); }
   size_t bytes() const override { return inner ? inner->bytes() : 0; }
+  void begin_writes(int highest) noexcept override { inner->begin_writes(highest); }
+  void end_writes() noexcept override { inner->end_writes(); }
   std::unique_ptr<KvPool> inner;
 };
 

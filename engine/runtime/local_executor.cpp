@@ -7,6 +7,23 @@
 #include "base/format.h"
 
 namespace octavo {
+namespace {
+
+// Whatever ends the step, the pools learn of it.
+class Writes {
+ public:
+  explicit Writes(const std::vector<KvPool*>& pools) : pools_(pools) {}
+  ~Writes() {
+    for (KvPool* pool : pools_) pool->end_writes();
+  }
+  Writes(const Writes&) = delete;
+  Writes& operator=(const Writes&) = delete;
+
+ private:
+  const std::vector<KvPool*>& pools_;
+};
+
+}  // namespace
 
 LocalExecutor::LocalExecutor(Backend& backend, Queue& queue, Decoder& decoder, std::vector<KvPool*> pools,
                              const Limits& limits, Trace* trace)
@@ -33,6 +50,7 @@ void LocalExecutor::submit(const StepPlan& plan, int slot) {
   if (plan.tokens.size() > static_cast<size_t>(limits_.max_tokens))
     throw Error(ErrorCode::kInternal, "plan",
                 cat("a step of ", plan.tokens.size(), " tokens exceeds the ", limits_.max_tokens, " it was built for"));
+  const Writes writes(pools_);
   ForwardBatch& batch = stage(plan);
   batch.logits = logits_->as<float>();
   const std::vector<SampledSequence*>& sampled = states_.start(plan);
@@ -51,7 +69,12 @@ const StepResult& LocalExecutor::wait(int) { return result_; }
 
 ForwardBatch& LocalExecutor::stage(const StepPlan& plan) {
   const Trace::Span span(phases_.batch);
-  return inputs_.stage(queue_, plan_batch_.build(plan));
+  const HostBatch& host = plan_batch_.build(plan);
+  for (size_t g = 0; g < pools_.size(); ++g) {
+    const auto slots = host.groups[g].slots;
+    pools_[g]->begin_writes(slots.empty() ? -1 : *std::max_element(slots.begin(), slots.end()));
+  }
+  return inputs_.stage(queue_, host);
 }
 
 const float* LocalExecutor::logits_of(int token) const {
