@@ -1,6 +1,7 @@
 #include "backend/cpu/linear.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "backend/cpu/packed.h"
 #include "base/errors.h"
@@ -59,6 +60,20 @@ struct Cut {
   int tiles() const { return row_tiles * token_tiles; }
 };
 
+// Steps of a row tile, about as many as make `row_tiles` tiles of all: those with which the busiest thread has least.
+int even_steps(int steps, int row_tiles, int token_tiles, int threads) {
+  const int most = ceil_div(steps, row_tiles);
+  int best = most, least = INT_MAX;
+  for (int size = most; size > 0 && 2 * size >= most; --size) {
+    const int busiest = ceil_div(ceil_div(steps, size) * token_tiles, threads) * size;
+    if (busiest < least) {
+      least = busiest;
+      best = size;
+    }
+  }
+  return best;
+}
+
 Cut cut(const Section& s, int k, int m, int threads) {
   Cut c;
   c.token_tiles = ceil_div(m, kTokens);
@@ -70,9 +85,10 @@ Cut cut(const Section& s, int k, int m, int threads) {
   // Few tiles are dealt out evenly.
   if (tiles > 1 && tiles < 3 * threads) tiles = ceil_div(tiles, threads) * threads;
   // Rows in the steps that the kernels like best.
-  int step = m <= kTokenSlots ? kGroupRows : 2 * kGroupRows;
+  int step = m <= kTokenSlots ? kGroupRows : 4 * kGroupRows;
   if (dense) step = m <= 3 ? kDenseTileRows : kDenseRows;
-  c.tile_rows = std::min(ceil_div(ceil_div(s.rows, ceil_div(tiles, c.token_tiles)), step) * step, s.rows);
+  const int row_tiles = ceil_div(tiles, c.token_tiles);
+  c.tile_rows = std::min(even_steps(ceil_div(s.rows, step), row_tiles, c.token_tiles, threads) * step, s.rows);
   if (dense && m > 6) c.tile_rows = std::min(c.tile_rows, kDenseTileRows);
   c.row_tiles = ceil_div(s.rows, c.tile_rows);
   return c;
