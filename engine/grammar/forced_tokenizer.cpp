@@ -8,7 +8,7 @@ namespace octavo {
 
 namespace {
 
-constexpr size_t kLongestWord = 256;  // merging is quadratic in it
+constexpr size_t kLongestWord = 256;
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -16,8 +16,8 @@ bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; 
 // Length of the first word of a text.
 size_t word_length(std::string_view text, WordSplit split) {
   size_t spaces = 0;
-  while (spaces < text.size() && is_space(text[spaces])) ++spaces;
-  if (spaces == text.size()) return spaces;
+  while (spaces < std::min(text.size(), kLongestWord) && is_space(text[spaces])) ++spaces;
+  if (spaces == text.size() || spaces == kLongestWord) return spaces;
   if (split == WordSplit::kBlankJoinsWord) {
     if (spaces > 1) return text[spaces - 1] == ' ' ? spaces - 1 : spaces;
     if (spaces == 1 && text[0] != ' ') return 1;
@@ -62,8 +62,9 @@ int32_t ForcedTokenizer::added_at(std::string_view text) const {
 }
 
 void ForcedTokenizer::tokenize(std::string_view text, std::vector<uint32_t>& ids) const {
+  const size_t seen = std::min(text.size(), kMostBytes + kLongestWord);  // no word that is taken ends behind it
   size_t begin = 0;
-  for (size_t i = 0; i < text.size();) {
+  for (size_t i = 0; i < seen && begin < kMostBytes;) {
     const int32_t added = added_at(text.substr(i));
     if (added < 0) {
       ++i;
@@ -73,14 +74,15 @@ void ForcedTokenizer::tokenize(std::string_view text, std::vector<uint32_t>& ids
     ids.push_back(static_cast<uint32_t>(added));
     begin = i += table_->token(added).size();
   }
-  plain(text.substr(begin), ids);
+  if (begin < kMostBytes) plain(text.substr(begin), ids, kMostBytes - begin);
 }
 
-void ForcedTokenizer::plain(std::string_view text, std::vector<uint32_t>& ids) const {
-  while (!text.empty()) {
+void ForcedTokenizer::plain(std::string_view text, std::vector<uint32_t>& ids, size_t most) const {
+  for (size_t taken = 0; !text.empty() && taken < most;) {
     const size_t length = word_length(text, split_);
     word(text.substr(0, length), ids);
     text.remove_prefix(length);
+    taken += length;
   }
 }
 
@@ -100,15 +102,17 @@ void ForcedTokenizer::word(std::string_view text, std::vector<uint32_t>& ids) co
     i += length;
   }
   const auto begin_of = [&](size_t piece) { return piece == 0 ? 0 : ends[piece - 1]; };
-  while (ends.size() > 1) {
-    uint32_t best = kNone;
-    size_t at = 0;
-    for (size_t i = 0; i + 1 < ends.size(); ++i) {
-      const uint32_t id = id_of(begin_of(i), ends[i + 1]);
-      if (id < best) best = id, at = i;
-    }
-    if (best == kNone) break;
+  const auto pair_of = [&](size_t piece) { return id_of(begin_of(piece), ends[piece + 1]); };
+  std::vector<uint32_t> pairs;  // what each piece and the next make together
+  for (size_t i = 0; i + 1 < ends.size(); ++i) pairs.push_back(pair_of(i));
+  while (!pairs.empty()) {
+    const auto best = std::ranges::min_element(pairs);
+    if (*best == kNone) break;
+    const auto at = static_cast<size_t>(best - pairs.begin());
     ends.erase(ends.begin() + static_cast<std::ptrdiff_t>(at));
+    pairs.erase(best);
+    if (at > 0) pairs[at - 1] = pair_of(at - 1);
+    if (at < pairs.size()) pairs[at] = pair_of(at);
   }
   for (size_t i = 0; i < ends.size(); ++i) {
     const uint32_t id = id_of(begin_of(i), ends[i]);

@@ -30,11 +30,15 @@ class ForcedTokenizer {
   // kinds: [vocab]
   ForcedTokenizer(std::shared_ptr<const TokenTable> table, const std::vector<TokenKind>& kinds, WordSplit split);
 
-  // Appends the ids of `text`. Bytes that no token stands for are left out.
+  // Text beyond this, and behind the word that reaches it, is left for later: what is forced may be very long, and is
+  // asked for again as it gets shorter.
+  static constexpr size_t kMostBytes = 1024;
+
+  // Appends the ids of `text`, or of its first kMostBytes. Bytes that no token stands for are left out.
   void tokenize(std::string_view text, std::vector<uint32_t>& ids) const;
 
  private:
-  void plain(std::string_view text, std::vector<uint32_t>& ids) const;
+  void plain(std::string_view text, std::vector<uint32_t>& ids, size_t most = SIZE_MAX) const;
   void word(std::string_view text, std::vector<uint32_t>& ids) const;
   int32_t added_at(std::string_view text) const;  // the longest added token that `text` starts with, -1: none
 

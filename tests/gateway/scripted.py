@@ -246,7 +246,7 @@ class ScriptedEngine:
         self.waiting += 1
         return stream
 
-    async def compile(self, spec: GrammarSpec) -> CompiledGrammar:
+    async def compile(self, spec: GrammarSpec, tenant: int = 0) -> CompiledGrammar:
         """A script says what it says."""
         return CompiledGrammar(spec, None)  # type: ignore[arg-type]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from octavo import _engine
 from octavo.errors import InvalidArgumentError
-from octavo.structured import GrammarCompiler, GrammarSpec
+from octavo.structured import GrammarCompiler, GrammarLimits, GrammarSpec
 from octavo.structured import spec as specs
 from octavo.tokenizer import from_gguf
 
@@ -114,3 +115,44 @@ def test_common_multiples_are_kept(compiler: GrammarCompiler) -> None:
     compiler.compile(
         specs.json_schema({"properties": {str(v): {"type": "number", "multipleOf": v} for v in values}})
     )
+
+
+SLOW = [99_991, 99_989, 99_971, 99_961, 99_929, 99_923, 99_907, 99_901]  # primes: as many states
+
+
+def slow(number: int) -> GrammarSpec:
+    return specs.json_schema({"type": "integer", "multipleOf": number})
+
+
+@pytest.mark.slow
+@pytest.mark.unsanitized("measures time")
+def test_a_tenants_slow_schemas_hold_up_nobody_else(compiler: GrammarCompiler) -> None:
+    async def scenario() -> float:
+        hostile = [asyncio.ensure_future(compiler.compile_soon(slow(n), 1)) for n in SLOW]
+        await asyncio.sleep(0.1)
+        start = time.monotonic()
+        await compiler.compile_soon(specs.json_schema({"enum": ["red", "blue"]}), 2)
+        waited = time.monotonic() - start
+        assert sum(task.done() for task in hostile) < 3
+        await asyncio.gather(*hostile, return_exceptions=True)
+        return waited
+
+    assert asyncio.run(scenario()) < 1.0
+
+
+def test_what_one_tenant_has_compiled_does_not_show_to_another(compiler: GrammarCompiler) -> None:
+    spec = specs.json_schema({"enum": ["a", "secret", "enum"]})
+    first = compiler.compile(spec, 3)
+    assert compiler.compile(spec, 3) is first and compiler.compile(spec, 4) is not first
+
+
+def test_the_tenant_with_most_grammars_forgets_first(smollm2: Path) -> None:
+    tokenizer = from_gguf(dict(_engine.GgufFile(str(smollm2)).metadata()))
+    limits = GrammarLimits(cache_size=6)
+    made = GrammarCompiler(tokenizer, tokenizer.vocab_size, tokenizer.eos_token_ids, limits)
+    kept = made.compile(specs.regex("a"), 2)
+    many = [made.compile(specs.regex(f"a{{{i + 1}}}"), 1) for i in range(20)]
+    assert made.compile(specs.regex("a"), 2) is kept
+    assert made.compile(specs.regex("a{20}"), 1) is many[-1]
+    assert made.compile(specs.regex("a{10}"), 1) is not many[9]
+    made.close()

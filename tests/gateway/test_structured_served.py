@@ -196,6 +196,29 @@ def test_streams_go_on_while_a_schema_compiles(served: Served) -> None:
     assert sorted(gaps[1:])[-2] < 0.4, f"longest gaps {sorted(gaps)[-3:]}"
 
 
+@pytest.mark.slow
+@pytest.mark.unsanitized("measures time")
+@pytest.mark.parametrize("text", ["x" * 200_000, "lorem ipsum " * 16_000], ids=["x", "words"])
+def test_streams_go_on_while_another_answer_is_a_long_constant(served: Served, text: str) -> None:
+    form = schema_format({"const": text})
+    with ThreadPoolExecutor(1) as pool, served.client as client:
+        gaps, last, constant = [], time.monotonic(), None
+        stream = client.completions.create(
+            model=served.model, prompt="Once", max_tokens=480, stream=True, extra_body={"ignore_eos": True}
+        )
+        for _ in stream:
+            now = time.monotonic()
+            gaps.append(now - last)
+            last = now
+            if constant is None:
+                constant = pool.submit(served.chat, response_format=form, max_tokens=300)
+        assert constant is not None
+        status, answer = constant.result()
+    assert status == 200
+    assert ('"' + text).startswith(answer["choices"][0]["message"]["content"])
+    assert max(gaps[1:]) < 0.4, f"longest gaps {sorted(gaps)[-3:]}"
+
+
 def test_a_grammar_larger_than_the_limit_is_refused(served: Served) -> None:
     many = {"enum": [f"value number {i}" for i in range(20000)]}
     status, body = served.chat(response_format=schema_format(many))

@@ -168,7 +168,7 @@ class StubEngine:
             prompt, params, namespace=namespace, priority=priority, tenant=tenant, max_backlog=MAX_BACKLOG
         )
 
-    async def compile(self, spec: GrammarSpec) -> CompiledGrammar:
+    async def compile(self, spec: GrammarSpec, tenant: int = 0) -> CompiledGrammar:
         raise OctavoError("the stub keeps no grammar", code="unsupported", param="structured_outputs")
 
     def stats(self) -> dict[str, Any]:

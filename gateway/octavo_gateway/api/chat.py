@@ -135,7 +135,8 @@ class ChatService:
             params = replace(params, stop_pauses=parser.pauses, stop_paused=parser.starts_paused)
         context.check_budget(len(ids), _asked_tokens(request), renamed["max_tokens"])
         thoughts = Thoughts(reasoning, opened, context.engine.tokenizer.control_token)
-        params = await context.constrained(params, answer_structure(structure, tools, format, thoughts))
+        wanted = answer_structure(structure, tools, format, thoughts)
+        params = await context.constrained(params, wanted, caller)
         context.waiting.check(len(ids))
         generation = context.submit(
             ids, params, request, caller=caller, prompt_param="messages", renamed=renamed

@@ -234,7 +234,7 @@ class CompletionService:
         prompts = await read_prompts(context, request)
         for prompt in prompts:
             context.check_budget(len(prompt.ids), request.max_tokens, "max_tokens")
-        params = await context.constrained(params, structure)
+        params = await context.constrained(params, structure, caller)
         context.waiting.check(sum(len(prompt.ids) for prompt in prompts))
         generations: list[Generation] = []
         try:

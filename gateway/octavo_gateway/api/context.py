@@ -98,7 +98,9 @@ class ApiContext:
                 param,
             )
 
-    async def constrained(self, params: SamplingParams, structure: Structure | None) -> SamplingParams:
+    async def constrained(
+        self, params: SamplingParams, structure: Structure | None, caller: Caller
+    ) -> SamplingParams:
         """`params` held to the form that was asked for, compiled off the event loop."""
         from octavo.errors import OctavoError
 
@@ -106,7 +108,7 @@ class ApiContext:
             return params
         try:
             spec = await self.workers.call(structure.spec)
-            return params.with_grammar(await self.engine.compile(spec))
+            return params.with_grammar(await self.engine.compile(spec, cache_namespace(caller.tenant, None)))
         except OctavoError as e:
             raise structure.error(e) from None
 

@@ -134,8 +134,11 @@ class Engine(Protocol):
         """
         ...
 
-    async def compile(self, spec: GrammarSpec) -> CompiledGrammar:
-        """A grammar that requests can carry. Raises octavo.errors.InvalidArgumentError where it cannot be honoured."""
+    async def compile(self, spec: GrammarSpec, tenant: int = 0) -> CompiledGrammar:
+        """A grammar that requests can carry; tenants take turns.
+
+        Raises octavo.errors.InvalidArgumentError where it cannot be honoured.
+        """
         ...
 
     def stats(self) -> Mapping[str, Any]: ...

@@ -132,8 +132,8 @@ class ServedEngine:
             prompt, params, namespace=namespace, priority=priority, tenant=tenant, shared_tokens=shared_tokens
         )
 
-    async def compile(self, spec: GrammarSpec) -> CompiledGrammar:
-        return await self._engine.model.grammars.compile_soon(spec)
+    async def compile(self, spec: GrammarSpec, tenant: int = 0) -> CompiledGrammar:
+        return await self._engine.model.grammars.compile_soon(spec, tenant)
 
     def stats(self) -> dict[str, Any]:
         return self._engine.stats()

@@ -8,12 +8,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 
 from octavo import _engine
 from octavo.errors import InvalidArgumentError, OctavoError
+from octavo.structured.compile_queue import CompileQueue
 from octavo.structured.spec import GrammarSpec
 from octavo.structured.vocabulary import Vocabulary, make_vocabulary
 from octavo.tokenizer import Tokenizer
@@ -28,7 +29,7 @@ class GrammarLimits:
     Attributes:
         max_bytes: longest text of a grammar or schema.
         timeout: seconds that a request waits for its grammar.
-        threads: compiled at once.
+        threads: compiled at once; those that take long are not counted.
         cache_size: grammars that are kept.
     """
 
@@ -49,9 +50,9 @@ class CompiledGrammar:
 class GrammarCompiler:
     """The grammars of one model. Thread-safe.
 
-    Equal grammars are compiled once, also when they are asked for at the same time; the least recently used goes when
-    there are too many. A grammar that takes too long is given up by who waits for it, not by its thread: its own
-    bounds end that.
+    Equal grammars of a tenant are compiled once, also when they are asked for at the same time: what others have
+    compiled shows in no time. When there are too many, the least recently used of the tenant goes that has most. A
+    grammar that takes too long is given up by who waits for it, not by its thread: its own bounds end that.
 
     Args:
         tokenizer, vocab_size, end_tokens: of the model.
@@ -68,13 +69,11 @@ class GrammarCompiler:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._end_tokens = list(end_tokens)
-        self._pool = ThreadPoolExecutor(
-            self.limits.threads, thread_name_prefix="octavo-grammar", initializer=self._begin
-        )
+        self._queue: CompileQueue[CompiledGrammar] = CompileQueue(self.limits.threads, self._begin)
         self._lock = threading.Lock()
         self._making = threading.Lock()
         self._vocabulary: Vocabulary | None = None
-        self._known: OrderedDict[GrammarSpec, Future[CompiledGrammar]] = OrderedDict()
+        self._known: dict[int, OrderedDict[GrammarSpec, Future[CompiledGrammar]]] = {}  # by tenant
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -84,20 +83,20 @@ class GrammarCompiler:
                 self._vocabulary = make_vocabulary(self._tokenizer, self._vocab_size, self._end_tokens)
             return self._vocabulary
 
-    def compile(self, spec: GrammarSpec) -> CompiledGrammar:
+    def compile(self, spec: GrammarSpec, tenant: int = 0) -> CompiledGrammar:
         """Compile, or find what was compiled, waiting for it on this thread.
 
         Raises:
             InvalidArgumentError: what is wrong with the grammar, or that it takes too long.
         """
         try:
-            return self._start(spec).result(self.limits.timeout)
+            return self._start(spec, tenant).result(self.limits.timeout)
         except FutureTimeoutError:
             raise self._too_long() from None
 
-    async def compile_soon(self, spec: GrammarSpec) -> CompiledGrammar:
+    async def compile_soon(self, spec: GrammarSpec, tenant: int = 0) -> CompiledGrammar:
         """``compile`` without holding up the event loop."""
-        future = asyncio.wrap_future(self._start(spec))
+        future = asyncio.wrap_future(self._start(spec, tenant))
         try:
             # Shielded: others may wait for the same grammar.
             return await asyncio.wait_for(asyncio.shield(future), self.limits.timeout)
@@ -107,9 +106,9 @@ class GrammarCompiler:
 
     def close(self) -> None:
         """Compile no more."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._queue.close()
 
-    def _start(self, spec: GrammarSpec) -> Future[CompiledGrammar]:
+    def _start(self, spec: GrammarSpec, tenant: int) -> Future[CompiledGrammar]:
         size = len(spec.text.encode("utf-8", "surrogatepass"))
         if size > self.limits.max_bytes:
             raise InvalidArgumentError(
@@ -117,17 +116,24 @@ class GrammarCompiler:
                 param="structured_outputs",
             )
         with self._lock:
-            future = self._known.get(spec)
+            known = self._known.setdefault(tenant, OrderedDict())
+            future = known.get(spec)
             if future is None or future.cancelled():
-                future = self._known[spec] = self._pool.submit(self._compile, spec)
-            self._known.move_to_end(spec)
-            while len(self._known) > self.limits.cache_size:
-                self._known.popitem(last=False)
+                future = known[spec] = self._queue.submit(tenant, lambda: self._compile(spec))
+            known.move_to_end(spec)
+            if sum(map(len, self._known.values())) > self.limits.cache_size:
+                self._forget_one()
             return future
+
+    def _forget_one(self) -> None:
+        tenant, most = max(self._known.items(), key=lambda item: len(item[1]))
+        most.popitem(last=False)
+        if not most:
+            del self._known[tenant]
 
     def _compile(self, spec: GrammarSpec) -> CompiledGrammar:
         try:
-            native = self.vocabulary.compile(spec.kind, spec.text)
+            native = self.vocabulary.compile(spec.kind, spec.text, forcing=spec.forcing)
         except OctavoError as error:
             raise InvalidArgumentError(_reason(str(error)), param="structured_outputs") from None
         if spec.start_after:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from octavo import checks
 from octavo.errors import InvalidArgumentError
 from octavo.structured import schema
+from octavo.structured.forced_runs import may_force_long
 
 MAX_GBNF = 2**16  # characters: rewriting it takes time with their square
 KINDS = ("json_schema", "regex", "lark", "llguidance")
@@ -25,13 +26,16 @@ class GrammarSpec:
         text: the grammar.
         start_after: text behind which it begins, such as ``"</think>"``. Until then anything but an end of the
             text may be generated; blanks right after it belong to it. Empty: at once.
+        forcing: text that it leaves no choice about is appended without sampling it.
     """
 
     kind: str
     text: str
     start_after: str = ""
+    forcing: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "forcing", not may_force_long(self.kind, self.text))
         if self.kind not in KINDS:
             raise checks.invalid("kind", self.kind, f"one of {', '.join(KINDS)}")
 
@@ -62,7 +66,7 @@ def choice(options: Any) -> GrammarSpec:
         raise checks.invalid("choice", options, "a list of at least one string")
     texts = checks.strings("choice", list(options))
     quoted = (json.dumps(text, ensure_ascii=False) for text in dict.fromkeys(texts))
-    return GrammarSpec("lark", "start: " + " | ".join(quoted))
+    return GrammarSpec("lark", "start: " + "\n    | ".join(quoted))
 
 
 def grammar(text: Any) -> GrammarSpec:

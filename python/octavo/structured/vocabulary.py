@@ -6,7 +6,7 @@ import importlib.util
 import re
 import warnings
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,8 +31,12 @@ _SAMPLES = (
 class Vocabulary(Protocol):
     """One model's tokens; compiles grammars, on any thread."""
 
-    def compile(self, kind: str, text: str) -> _engine.Grammar:
-        """Raises ``InvalidArgumentError`` with the library's reason."""
+    def compile(self, kind: str, text: str, *, forcing: bool = True) -> _engine.Grammar:
+        """Raises ``InvalidArgumentError`` with the library's reason.
+
+        Args:
+            forcing: text that the grammar leaves no choice about may be appended without sampling it.
+        """
         ...
 
 
@@ -52,9 +56,14 @@ class NativeVocabulary:
         kinds = token_kinds(tokenizer, vocab_size)
         pieces = tokenizer.byte_table.strip_leading_space or bool((kinds == _BYTE).any())
         split = _engine.WordSplit.BLANKS_JOIN_WORD if pieces else _engine.WordSplit.BLANK_JOINS_WORD
-        self._native = _engine.GrammarVocabulary(library, table, kinds, list(end_tokens), split)
+        self._make = partial(_engine.GrammarVocabulary, library, table, kinds, list(end_tokens))
+        self._native = self._make(split)
         if not self._agrees(tokenizer):
-            self._native = _engine.GrammarVocabulary(library, table, kinds, list(end_tokens))
+            self._native = self._plain
+
+    @cached_property
+    def _plain(self) -> _engine.GrammarVocabulary:
+        return self._make()
 
     @property
     def forces(self) -> bool:
@@ -65,8 +74,8 @@ class NativeVocabulary:
         """The ids of forced text."""
         return self._native.tokenize(text.encode())
 
-    def compile(self, kind: str, text: str) -> _engine.Grammar:
-        return self._native.compile(kind, text)
+    def compile(self, kind: str, text: str, *, forcing: bool = True) -> _engine.Grammar:
+        return (self._native if forcing else self._plain).compile(kind, text)
 
     def _agrees(self, tokenizer: Tokenizer) -> bool:
         return all(self.tokenize(text) == _inner_ids(tokenizer, text) for text in _SAMPLES)
@@ -83,7 +92,7 @@ class PythonVocabulary:
         wrapped = TokenizerWrapper(_Wrapped(tokenizer, vocab_size, end_tokens))
         self._tokenizer = LLTokenizer(wrapped, n_vocab=vocab_size, eos_token=list(end_tokens) or None)
 
-    def compile(self, kind: str, text: str) -> _engine.Grammar:
+    def compile(self, kind: str, text: str, *, forcing: bool = True) -> _engine.Grammar:
         from llguidance import LLMatcher, grammar_from
 
         form: Any = kind
