@@ -64,7 +64,7 @@ class ServedProcess:
 
     async def samples(self) -> dict[str, float]:
         """``/metrics``, summed over labels."""
-        _, text = await self.get("/metrics", self.keys[0])
+        _, text = await self.get("/metrics", self.admin)
         sums: dict[str, float] = {}
         for name, value in parse_samples(text).items():
             bare = name.partition("{")[0]

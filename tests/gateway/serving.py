@@ -39,9 +39,16 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 class Client:
     def __init__(
-        self, session: aiohttp.ClientSession, base: str, state: ServerState, port: int, http: HttpServer
+        self,
+        session: aiohttp.ClientSession,
+        base: str,
+        state: ServerState,
+        port: int,
+        http: HttpServer,
+        keys: ApiKeys,
     ):
         self._http = http
+        self.keys = keys
         self.session = session
         self.base = base
         self.state = state
@@ -97,14 +104,13 @@ async def serving(
         await service.declare_prompts()
         state.loaded(service)
     listener = bind(settings)
-    http = HttpServer(
-        Dispatcher(state, Handlers(state, api_settings, settings), ApiKeys.of(settings)), settings
-    )
+    keys = ApiKeys.of(settings)
+    http = HttpServer(Dispatcher(state, Handlers(state, api_settings, settings), keys), settings)
     port = listener.getsockname()[1]
     running = await asyncio.get_running_loop().create_server(http, sock=listener)
     try:
         async with aiohttp.ClientSession() as session:
-            yield Client(session, f"http://127.0.0.1:{port}", state, port, http)
+            yield Client(session, f"http://127.0.0.1:{port}", state, port, http, keys)
     finally:
         running.close()
         http.pre_shutdown()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,51 @@ def test_with_keys_every_route_but_the_probes_needs_one() -> None:
                     headers = {"Authorization": f"{scheme} {key}"}
                     status, _, _ = await client.post("/v1/chat/completions", HELLO, headers=headers)
                     assert status == 200
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "answers"),
+    [
+        ({}, {None: 200}),
+        ({"api_keys": ("a",)}, {None: 401, "a": 200}),
+        ({"named_keys": "red=r1 red=r2"}, {"r1": 200, "r2": 200}),
+        ({"named_keys": "red=r blue=b"}, {None: 401, "r": 403, "b": 403, "admin": 401}),
+        ({"api_keys": ("a", "b"), "admin_keys": ("admin",)}, {None: 401, "a": 403, "admin": 200}),
+        ({"api_keys": ("a",), "admin_keys": ("admin",)}, {"a": 200, "admin": 200}),
+        ({"api_keys": ("a", "b"), "debug_cache": True}, {None: 401, "a": 200}),
+    ],
+)
+def test_what_counts_for_all_tenants_is_shown_to_none_of_several(
+    settings: dict[str, Any], answers: dict[str | None, int]
+) -> None:
+    async def scenario() -> None:
+        async with serving(engine(), server=settings) as client:
+            for key, expected in answers.items():
+                headers = {"Authorization": f"Bearer {key}"} if key else {}
+                status, _, body = await client.get("/metrics", headers=headers)
+                assert status == expected, (key, body)
+                if status == 403:
+                    assert (
+                        body["error"]["code"] == "admin_key_required"
+                        and "--admin-key" in body["error"]["message"]
+                    )
+
+    run(scenario())
+
+
+def test_a_second_tenant_that_comes_with_a_reload_closes_the_metrics(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("red=r")
+
+    async def scenario() -> None:
+        async with serving(engine(), server={"key_file": str(file)}) as client:
+            headers = {"Authorization": "Bearer r"}
+            for content, expected in (("red=r", 200), ("red=r blue=b", 403), ("red=r red=b", 200)):
+                file.write_text(content)
+                client.keys.ring.reload()
+                assert (await client.get("/metrics", headers=headers))[0] == expected
 
     run(scenario())
 

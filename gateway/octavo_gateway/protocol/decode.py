@@ -35,15 +35,14 @@ _NO_EFFECT = frozenset(
     }
 )
 # Older spellings that would change the output if they were ignored: what to send instead.
-_REPLACED = {
-    "functions": "tools",
-    "function_call": "tool_choice",
+_CALLS_REPLACED = {"functions": "tools", "function_call": "tool_choice"}
+_FORMS_REPLACED = {
     "guided_json": "structured_outputs.json",
     "guided_regex": "structured_outputs.regex",
     "guided_choice": "structured_outputs.choice",
     "guided_grammar": "structured_outputs.grammar",
 }
-_ASKS_FOR_NOTHING = frozenset({b"null", b"[]", b"{}", b'""', b'"none"', b"false"})
+_ASKS_FOR_NO_CALLS = frozenset({b"null", b"[]", b"{}", b'""', b'"none"', b"false"})
 
 _NOT_STRUCTURE = bytes(c for c in range(256) if c not in b'"[]{}')
 _BRACES_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
@@ -146,16 +145,27 @@ def _too_deep(limit: int) -> ApiError:
 def _check_unknown(fields: dict[str, msgspec.Raw], type_: type[msgspec.Struct]) -> None:
     unknown = fields.keys() - set(type_.__struct_encode_fields__) - _NO_EFFECT
     for name in sorted(unknown):
-        asks = bytes(fields[name]).strip() not in _ASKS_FOR_NOTHING
-        if asks and (name in _REPLACED or name.startswith("guided_")):
-            instead = _REPLACED.get(name, "structured_outputs")
+        instead = _replaced_by(name, bytes(fields[name]).strip())
+        if instead is not None:
             raise ApiError(
                 400,
-                f"{name} is not supported; the field for this is {instead}.",
+                f"{shorten(name, 64)} is not supported; the field for this is {instead}.",
                 param=name[:64],
                 code="unsupported_parameter",
             )
         _log.debug("unknown field %s is ignored", quoted(name))
+
+
+def _replaced_by(name: str, value: bytes) -> str | None:
+    """What to send instead of a field that asks for something; None where it may be ignored.
+
+    An empty form asks for something: as a schema {} is any document, and of no choices none is possible.
+    """
+    if name in _CALLS_REPLACED:
+        return None if value in _ASKS_FOR_NO_CALLS else _CALLS_REPLACED[name]
+    if name.startswith("guided_") and value != b"null":
+        return _FORMS_REPLACED.get(name, "structured_outputs")
+    return None
 
 
 def _validation_error(text: str) -> ApiError:

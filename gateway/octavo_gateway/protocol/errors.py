@@ -105,6 +105,16 @@ def invalid_api_key() -> ApiError:
     )
 
 
+def admin_key_needed(path: str) -> ApiError:
+    """403 for what counts for all tenants together."""
+    return ApiError(
+        403,
+        f"{path} shows what all tenants do: it needs one of the server's admin keys (--admin-key), or --debug-cache.",
+        type="permission_error",
+        code="admin_key_required",
+    )
+
+
 def request_timeout(what: str, seconds: float) -> ApiError:
     return ApiError(408, f"{what} did not come within {seconds:g} s.", code="request_timeout")
 

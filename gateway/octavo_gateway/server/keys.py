@@ -61,6 +61,11 @@ class KeyRing:
         return tenant
 
     @property
+    def tenants(self) -> int:
+        """How many different ones there are."""
+        return len({key.tenant for key in self._keys})
+
+    @property
     def reloadable(self) -> bool:
         return self._file is not None
 
@@ -72,8 +77,7 @@ class KeyRing:
             _log.error("the API keys stay as they were: %s", e)
             return
         self._keys = keys
-        count = len({key.tenant for key in keys})
-        _log.info("API keys valid now: %d, of tenants: %d", len(keys), count)
+        _log.info("API keys valid now: %d, of tenants: %d", len(keys), self.tenants)
 
     def _read(self) -> list[Key]:
         if self._file is None:
