@@ -5,6 +5,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@
 #include "base/format.h"
 #include "bind.h"
 #include "kv_view.h"
+#include "runtime/decision_report.h"
 #include "runtime/group_blocks.h"
+#include "sched/names.h"
 #include "snapshot.h"
 #include "weight_view.h"
 
@@ -56,7 +59,7 @@ nb::dict stats_dict(const LoopStats& s) {
   d["live_blocks"] = s.sched.live_blocks;
   d["cached_blocks"] = s.sched.cached_blocks;
   d["table_entries"] = s.sched.table_entries;
-  d["queue_waits_for"] = reason_name(s.sched.queue_waits_for);
+  d["queue_waits_for"] = name_of(s.sched.queue_waits_for);
   d["steps"] = s.steps;
   d["step_tokens"] = s.step_tokens;
   d["step_sizes"] = std::vector<int64_t>(s.step_sizes.begin(), s.step_sizes.end());
@@ -198,11 +201,14 @@ const Engine& paused_engine(nb::handle self) {
   return engine;
 }
 
-// In a forked child the engine's threads do not exist: joining them, or destroying what they wait on, would hang.
+// In a forked child the engine's threads do not exist: joining them, or destroying what they wait on, would hang. They
+// may wait for the interpreter's lock, which whoever lets the last reference go holds.
 struct DeleteInOwnProcess {
   pid_t owner;
   void operator()(Engine* engine) const {
-    if (getpid() == owner) delete engine;
+    if (getpid() != owner) return;
+    nb::gil_scoped_release release;
+    delete engine;
   }
 };
 
@@ -210,6 +216,8 @@ struct DeleteInOwnProcess {
 
 void bind_engine(nb::module_& m) {
   const auto release = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<DecisionReport>(m, "DecisionReport", "The last decisions of an engine, in a file.")
+      .def("write", &DecisionReport::write, release, "Brings the file up to date.");
   nb::class_<Engine>(m, "Engine", nb::type_slots(kEngineSlots),
                      "The serving engine: one native thread that schedules, executes and publishes.")
       .def(nb::new_([](const ModelConfig& config, std::shared_ptr<WeightFiles> weights, int max_model_len,
@@ -263,16 +271,22 @@ void bind_engine(nb::module_& m) {
       .def("snapshot", &engine_snapshot, nb::sig("def snapshot(self) -> dict[str, typing.Any]"),
            "What the cache holds, block by block, and why each waiting request waits; waits for the step under way.")
       .def(
-          "decisions",
-          [](Engine& engine) {
-            const std::vector<Decision> decisions = [&] {
-              nb::gil_scoped_release r;
-              return engine.decisions();
-            }();
-            return decisions_list(decisions);
-          },
+          "decisions", [](const Engine& engine) { return decisions_list(*engine.decisions()); },
           nb::sig("def decisions(self) -> list[dict[str, typing.Any]]"),
-          "The scheduler's last events and decisions, oldest first; no token of a prompt is in them.")
+          "The scheduler's last events and decisions, oldest first; no token of a prompt is in them. It waits for no "
+          "step.")
+      .def(
+          "scheduler_config", [](const Engine& engine) { return scheduler_config_dict(engine.scheduler_config()); },
+          nb::sig("def scheduler_config(self) -> dict[str, typing.Any]"),
+          "The arguments of a Scheduler in which decisions() can be replayed.")
+      .def(
+          "report_decisions",
+          [](const Engine& engine, int fd, int64_t at, size_t size) {
+            return std::make_unique<DecisionReport>(engine.decisions(), fd, at, size);
+          },
+          nb::arg("fd"), nb::arg("at"), nb::arg("size"),
+          "Keeps the last decisions as lines of JSON in the bytes [at, at + size) of a file, which a fatal signal "
+          "brings up to date. One at a time in a process; the file stays open while the report lives.")
       .def("info", &info_dict, nb::sig("def info(self) -> dict[str, typing.Any]"),
            "What was built: backend, sizes, limits.")
       .def("take_trace", &take_trace, nb::sig("def take_trace(self) -> dict[str, tuple[int, int]]"),

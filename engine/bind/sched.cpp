@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "bind.h"
+#include "sched/names.h"
 #include "sched/scheduler.h"
 #include "snapshot.h"
 
@@ -41,9 +42,9 @@ SchedulerConfig make_config(const std::vector<CacheGroupTuple>& groups, int bloc
 
 RequestSpec make_spec(RequestId id, std::vector<SeqId> seqs, std::vector<int32_t> prompt, uint64_t ns, int32_t priority,
                       int32_t max_new_tokens, bool prompt_logits, SeqId source = 0, uint64_t tenant = 0,
-                      int32_t shared_tokens = 0) {
-  return {id,       std::move(seqs), std::move(prompt), ns,    shared_tokens, tenant,
-          priority, max_new_tokens,  prompt_logits,     false, source};
+                      int32_t shared_tokens = 0, bool lockstep = false) {
+  return {id,       std::move(seqs), std::move(prompt), ns,       shared_tokens, tenant,
+          priority, max_new_tokens,  prompt_logits,     lockstep, source};
 }
 
 nb::tuple refusal_to_python(const Refusal& r) {
@@ -129,7 +130,7 @@ nb::dict stats_to_python(const SchedulerStats& s) {
   out["live_blocks"] = s.live_blocks;
   out["cached_blocks"] = s.cached_blocks;
   out["table_entries"] = s.table_entries;
-  out["queue_waits_for"] = reason_name(s.queue_waits_for);
+  out["queue_waits_for"] = name_of(s.queue_waits_for);
   return out;
 }
 
@@ -187,13 +188,13 @@ void bind_sched(nb::module_& m) {
           "add",
           [](Scheduler& self, RequestId id, std::vector<SeqId> seqs, std::vector<int32_t> prompt, uint64_t ns,
              int32_t priority, int32_t max_new_tokens, bool prompt_logits, SeqId source, uint64_t tenant,
-             int32_t shared_tokens) {
+             int32_t shared_tokens, bool lockstep) {
             self.add(make_spec(id, std::move(seqs), std::move(prompt), ns, priority, max_new_tokens, prompt_logits,
-                               source, tenant, shared_tokens));
+                               source, tenant, shared_tokens, lockstep));
           },
           nb::arg("id"), nb::arg("seqs"), nb::arg("prompt"), nb::kw_only(), nb::arg("namespace") = 0,
           nb::arg("priority") = 0, nb::arg("max_new_tokens") = 1, nb::arg("prompt_logits") = false,
-          nb::arg("source") = 0, nb::arg("tenant") = 0, nb::arg("shared_tokens") = 0)
+          nb::arg("source") = 0, nb::arg("tenant") = 0, nb::arg("shared_tokens") = 0, nb::arg("lockstep") = false)
       .def(
           "tokens",
           [](const Scheduler& self, SeqId id) {
@@ -231,7 +232,7 @@ void bind_sched(nb::module_& m) {
           nb::sig("def snapshot(self) -> dict[str, typing.Any]"),
           "What the cache holds, block by block, and why each waiting request waits.")
       .def(
-          "decisions", [](const Scheduler& self) { return decisions_list(self.decisions()); },
+          "decisions", [](const Scheduler& self) { return decisions_list(*self.decisions()); },
           nb::sig("def decisions(self) -> list[dict[str, typing.Any]]"),
           "The last events and decisions, oldest first: integers and names, no token of a prompt.")
       .def("limit_steps", &Scheduler::limit_steps, nb::arg("tokens"), nb::arg("chunk"),

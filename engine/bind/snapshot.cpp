@@ -1,28 +1,8 @@
 #include "snapshot.h"
 
-namespace octavo {
+#include "sched/names.h"
 
-const char* reason_name(WaitReason why) {
-  switch (why) {
-    case WaitReason::kNextStep:
-      return "next_step";
-    case WaitReason::kNoBlocks:
-      return "no_blocks";
-    case WaitReason::kTokenBudget:
-      return "token_budget";
-    case WaitReason::kSequenceLimit:
-      return "sequence_limit";
-    case WaitReason::kPrefixLeader:
-      return "prefix_in_flight";
-    case WaitReason::kBehind:
-      return "behind";
-    case WaitReason::kTenantLimit:
-      return "tenant_limit";
-    case WaitReason::kBehindShare:
-      return "behind_share";
-  }
-  return "?";
-}
+namespace octavo {
 
 namespace {
 
@@ -52,6 +32,8 @@ nb::dict running_dict(const RunningRequest& r) {
   d["tokens"] = r.tokens;
   d["computed"] = r.computed;
   d["blocks"] = r.blocks;
+  d["preempted"] = r.preempted;
+  d["reason"] = name_of(r.why);
   return d;
 }
 
@@ -63,9 +45,23 @@ nb::dict waiting_dict(const WaitingRequest& w) {
   d["tenant"] = w.tenant;
   d["priority"] = w.priority;
   d["preempted"] = w.preempted;
-  d["reason"] = reason_name(w.why);
+  d["reason"] = name_of(w.why);
   d["leader"] = w.leader == 0 ? nb::object(nb::none()) : nb::object(nb::int_(w.leader));
   return d;
+}
+
+nb::object value_object(ValueType type, int64_t value) {
+  switch (type) {
+    case ValueType::kUnsigned:
+      return nb::int_(static_cast<uint64_t>(value));
+    case ValueType::kFlag:
+      return nb::bool_(value != 0);
+    case ValueType::kWaitReason:
+      return nb::str(name_of(static_cast<WaitReason>(value)));
+    case ValueType::kInteger:
+      break;
+  }
+  return nb::int_(value);
 }
 
 }  // namespace
@@ -83,36 +79,37 @@ nb::dict snapshot_dict(const SchedulerSnapshot& snapshot) {
   return d;
 }
 
-nb::list decisions_list(const std::vector<Decision>& decisions) {
-  // By kind: its name and those of its values.
-  static const std::vector<std::vector<const char*>> kNames = {
-      {"add", "prompt_tokens", "max_new_tokens", "priority", "tenant", "first_sequence", "sequences", "prompt_logits"},
-      {"cancel"},
-      {"commit"},
-      {"rollback"},
-      {"limit", "step_tokens", "chunk_tokens"},
-      {"plan", "rows", "tokens", "samples", "queue_waits_for"},
-      {"admit", "cached_tokens", "tokens"},
-      {"evict", "favoured"},
-      {"preempt", "computed"},
-      {"end", "sequence"},
-      {"fault", "sequence"},
-      {"fail"},
-  };
+nb::list decisions_list(const DecisionLog& log) {
   nb::list out;
-  for (const Decision& decision : decisions) {
-    const auto& names = kNames.at(static_cast<size_t>(decision.kind));
+  for (const Decision& decision : log.last()) {
+    const DecisionShape& shape = shape_of(decision.kind);
     nb::dict d;
-    d["kind"] = names[0];
+    d["kind"] = shape.kind;
     d["step"] = decision.step;
     if (decision.request != 0) d["request"] = decision.request;
-    for (size_t i = 1; i < names.size(); ++i) d[names[i]] = decision.values[i - 1];
-    if (decision.kind == DecisionKind::kAdd) d["tenant"] = static_cast<uint64_t>(decision.values[3]);
-    if (decision.kind == DecisionKind::kPlan)
-      d["queue_waits_for"] = reason_name(static_cast<WaitReason>(decision.values[3]));
+    for (size_t i = 0; i < shape.values.size() && shape.values[i].name != nullptr; ++i)
+      d[shape.values[i].name] = value_object(shape.values[i].type, decision.values[i]);
     out.append(d);
   }
   return out;
+}
+
+nb::dict scheduler_config_dict(const SchedulerConfig& config) {
+  nb::list groups;
+  for (const CacheGroup& g : config.groups)
+    groups.append(nb::make_tuple(g.num_blocks, g.retain == RetainBlocks::kWindow ? g.window : 0));
+  nb::dict d;
+  d["groups"] = groups;
+  d["block_size"] = config.block_size;
+  d["max_tokens_per_step"] = config.max_tokens_per_step;
+  d["max_seqs"] = config.max_seqs;
+  d["max_model_len"] = config.max_model_len;
+  d["prefix_caching"] = config.prefix_caching;
+  d["watermark"] = config.watermark;
+  d["depth"] = config.depth;
+  d["max_seqs_per_tenant"] = config.max_seqs_per_tenant;
+  d["ageing_steps"] = config.ageing_steps;
+  return d;
 }
 
 }  // namespace octavo

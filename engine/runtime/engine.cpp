@@ -98,8 +98,11 @@ void Engine::start(TokenTable table) {
     table.special.resize(static_cast<size_t>(config_.vocab), 0);
   }
   table_ = std::move(table);
-  loop_ = std::make_unique<StepLoop>(sched_config_, host_->executor(), table_, config_.eos_token_ids, host_->trace());
-  stats_ = loop_->stats();
+  {
+    std::lock_guard guard(stats_mutex_);
+    loop_ = std::make_unique<StepLoop>(sched_config_, host_->executor(), table_, config_.eos_token_ids, host_->trace());
+    stats_ = loop_->stats();
+  }
   running_ = true;
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "octavo-engine");
@@ -235,10 +238,10 @@ LoopSnapshot Engine::snapshot() {
   return out;
 }
 
-std::vector<Decision> Engine::decisions() {
-  std::vector<Decision> out;
-  call([&out](StepLoop& loop) { out = loop.decisions(); });
-  return out;
+const StepLoop& Engine::started_loop() const {
+  std::lock_guard lock(stats_mutex_);
+  if (!loop_) throw Error(ErrorCode::kInvalidArgument, "engine", "the engine was not started");
+  return *loop_;
 }
 
 std::vector<Trace::Phase> Engine::take_trace() {

@@ -57,7 +57,10 @@ class Engine {
   LoopStats stats() const;  // as of the last step
   // Taken by the engine thread between two steps; waits for the one under way.
   LoopSnapshot snapshot();
-  std::vector<Decision> decisions();      // the scheduler's last ones
+  // The scheduler's last ones and what it was made with; of a started engine, also while a step hangs and after the
+  // end.
+  std::shared_ptr<const DecisionLog> decisions() const { return started_loop().decisions(); }
+  const SchedulerConfig& scheduler_config() const { return started_loop().config(); }
   void inject_fault(const Fault& fault);  // for tests: strikes a later step
   void audit();                           // throws Error(kInternal, "audit", ...)
 
@@ -85,6 +88,7 @@ class Engine {
   void post(Command command);                        // asynchronous; throws after shutdown
   void call(const std::function<void(StepLoop&)>&);  // waits; rethrows what the command throws
   void require_running() const;
+  const StepLoop& started_loop() const;
   std::optional<Refusal> check_request_params(const SamplingParams& params) const;
 
   ModelConfig config_;

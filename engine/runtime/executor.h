@@ -49,6 +49,9 @@ class Executor {
   // Appends the tokens that the sequence's grammar leaves no choice about.
   virtual void list_forced(SeqId seq, std::vector<int32_t>& tokens) = 0;
   virtual void drop_sequence(SeqId seq) = 0;
+  // Whether the last step that drew for the sequence had everything before the mask of its grammar, where that is
+  // known.
+  virtual bool waited_for_mask(SeqId) { return false; }
 
   // Steps that may be under way at once. With two, sequences may be added, forked, dropped and accept tokens while
   // steps run, and a row may take its token from the step before: PlanRow::from_row.

@@ -39,6 +39,7 @@ class FaultPoints final : public Executor {
   }
   bool accept(SeqId seq, int32_t token) override { return inner_->accept(seq, token); }
   void list_forced(SeqId seq, std::vector<int32_t>& tokens) override { inner_->list_forced(seq, tokens); }
+  bool waited_for_mask(SeqId seq) override { return inner_->waited_for_mask(seq); }
   void drop_sequence(SeqId seq) override { inner_->drop_sequence(seq); }
   int slots() const override { return inner_->slots(); }
   bool needs_tokens(const SamplingParams& params) const override { return inner_->needs_tokens(params); }

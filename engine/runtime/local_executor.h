@@ -30,6 +30,10 @@ class LocalExecutor final : public StatefulExecutor {
   bool needs_tokens(const SamplingParams&) const override { return true; }
   void submit(const StepPlan& plan, int slot) override;
   const StepResult& wait(int slot) override;
+  bool waited_for_mask(SeqId seq) override {
+    const SampledSequence* s = states_.find(seq);
+    return s != nullptr && s->mask_late;
+  }
 
  private:
   ForwardBatch& stage(const StepPlan& plan);

@@ -20,6 +20,8 @@ void MaskFiller::start(const std::vector<Job>& jobs) {
   {
     std::lock_guard lock(mutex_);
     jobs_ = jobs;
+    if (filled_.size() < jobs.size()) filled_ = std::vector<std::atomic<bool>>(2 * jobs.size());
+    for (size_t i = 0; i < jobs.size(); ++i) filled_[i] = false;
     left_ = jobs.size();
     next_ = 0;
     ++round_;
@@ -34,9 +36,11 @@ void MaskFiller::start(const std::vector<Job>& jobs) {
 }
 
 void MaskFiller::wait() {
+  for (size_t i = 0; i < jobs_.size(); ++i) *jobs_[i].late = !filled_[i];
   work();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return left_ == 0 && idle_; });
+  jobs_.clear();
 }
 
 void MaskFiller::run() {
@@ -65,6 +69,7 @@ void MaskFiller::work() {
     } catch (const std::exception& e) {
       *job.error = e.what();
     }
+    filled_[i] = true;
   }
   if (done == 0) return;
   std::lock_guard lock(mutex_);

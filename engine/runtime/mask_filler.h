@@ -18,13 +18,15 @@ class MaskFiller {
     Constraint* constraint;
     std::vector<uint32_t>* mask;  // [(vocab + 31) / 32]
     std::string* error;           // why it could not be filled
+    bool* late;                   // whether wait() found it unfilled
   };
   MaskFiller() = default;
   ~MaskFiller();
 
   // The jobs are distinct and stay where they are until wait(), which is to follow. The thread starts with the first.
   void start(const std::vector<Job>& jobs);
-  // Returns when every mask is filled; does what the thread has not come to.
+  // Returns when every mask is filled; does what the thread has not come to. Job::late says of each whether it was
+  // filled by now.
   void wait();
 
  private:
@@ -32,6 +34,7 @@ class MaskFiller {
   void work();
 
   std::vector<Job> jobs_;
+  std::vector<std::atomic<bool>> filled_;  // [jobs or more]
   std::atomic<size_t> next_{0};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -77,7 +77,7 @@ const std::vector<SampledSequence*>& SequenceStates::start(const StepPlan& plan)
     sampled_.push_back(s);
     if (s == nullptr || !s->constraint || s->masked || !s->grammar_error.empty()) continue;
     s->masked = true;
-    jobs_.push_back({s->constraint.get(), &s->mask, &s->grammar_error});
+    jobs_.push_back({s->constraint.get(), &s->mask, &s->grammar_error, &s->mask_late});
   }
   masks_.start(jobs_);
   return sampled_;

@@ -27,6 +27,7 @@ struct SampledSequence {
   std::unique_ptr<Constraint> constraint;
   std::vector<uint32_t> mask;            // [(vocab + 31) / 32]
   bool masked = false;                   // the mask is that of the next token
+  bool mask_late = false;                // the forward pass was done before it
   std::string grammar_error;             // why it cannot go on
   std::shared_ptr<DrawState> on_device;  // null until a device draws from it
 

@@ -315,6 +315,14 @@ LoopSnapshot StepLoop::snapshot() const {
   for (const WaitingRequest& w : out.sched.waiting) {
     out.waited.push_back(out.time - requests_.at(w.id)->times.arrival);
   }
+  std::vector<RunningRequest>& running = out.sched.running;
+  const auto late = [this](const RunningRequest& r) {
+    return std::ranges::any_of(requests_.at(r.id)->seqs, [this](SeqId s) { return executor_.waited_for_mask(s); });
+  };
+  if (std::ranges::none_of(running, late)) return out;
+  for (RunningRequest& r : running) {
+    if (r.why == RunReason::kOnTime) r.why = late(r) ? RunReason::kGrammar : RunReason::kOthersGrammar;
+  }
   return out;
 }
 

@@ -68,7 +68,8 @@ class StepLoop {
 
   LoopStats stats() const;
   LoopSnapshot snapshot() const;
-  std::vector<Decision> decisions() const { return scheduler_.decisions(); }
+  std::shared_ptr<const DecisionLog> decisions() const { return scheduler_.decisions(); }
+  const SchedulerConfig& config() const { return config_; }
   void audit() const;
 
  private:

@@ -165,7 +165,9 @@ int32_t Scheduler::Impl::start_row(StepSlot& slot, Sequence& seq, const Sequence
   const size_t copies = slot.plan.copies.size();
   const size_t sources = slot.sources.size();
   start(slot, seq, lead, common);
-  const int32_t n = fitting(seq, std::min(chunk(), seq.remaining() - (seq.group->branches.size() > 1 ? 1 : 0)));
+  const int32_t left = seq.remaining() - (seq.group->branches.size() > 1 ? 1 : 0);
+  note_cut(*seq.group, left);
+  const int32_t n = fitting(seq, std::min(chunk(), left));
   if (n > 0) {
     plan_row(slot, seq, n);
     PlannedRow& undo = slot.rows.back();
@@ -298,7 +300,7 @@ Scheduler::Impl::Admit Scheduler::Impl::try_admit(StepSlot& slot, SequenceGroup&
     return Admit::kNoRoom;
   }
   slot.rows.back().admitted = true;
-  log.note(DecisionKind::kAdmit, next_step, g.id, {slot.rows.back().first_pos, slot.rows.back().n_tokens});
+  log->note(DecisionKind::kAdmit, next_step, g.id, {slot.rows.back().first_pos, slot.rows.back().n_tokens});
   if (!g.admitted) {
     g.admitted = true;
     admissions.push_back({g.id, seq.computed});

@@ -91,7 +91,7 @@ bool Scheduler::Impl::claim_priority(const SequenceGroup& g) {
 void Scheduler::Impl::evict(SequenceGroup* g, const SequenceGroup& favoured) {
   if (std::ranges::any_of(running, [](const SequenceGroup* r) { return r->evicting; })) return;
   g->evicting = true;
-  log.note(DecisionKind::kEvict, next_step, g->id, {static_cast<int64_t>(favoured.id)});
+  log->note(DecisionKind::kEvict, next_step, g->id, {static_cast<int64_t>(favoured.id)});
 }
 
 }  // namespace octavo

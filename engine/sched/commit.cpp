@@ -13,7 +13,7 @@ void Scheduler::Impl::commit(StepId step, const StepOutcome& outcome) {
                     in_flight.empty() ? "" : cat(", that is step ", in_flight.front()->plan.step)));
   }
   check_outcome(*in_flight.front(), outcome);
-  log.note(DecisionKind::kCommit, step, 0);
+  log->note(DecisionKind::kCommit, step, 0);
   std::unique_ptr<StepSlot> slot = std::move(in_flight.front());
   in_flight.erase(in_flight.begin());
 
@@ -23,7 +23,7 @@ void Scheduler::Impl::commit(StepId step, const StepOutcome& outcome) {
   for (const RowFault& fault : outcome.faults) {
     Sequence* seq = find_sequence(fault.seq);
     if (seq == nullptr) continue;
-    log.note(DecisionKind::kFault, step, seq->group->id, {static_cast<int64_t>(fault.seq)});
+    log->note(DecisionKind::kFault, step, seq->group->id, {static_cast<int64_t>(fault.seq)});
     remove(*seq->group);
   }
   for (const PlannedRow& row : slot->rows) advance(row);
@@ -139,6 +139,8 @@ void Scheduler::Impl::apply(const StepOutcome& outcome) {
     const auto forced = outcome.forced.begin() + o.forced_first;
     child->tokens.insert(child->tokens.end(), forced, forced + o.num_forced);
     SequenceGroup& g = *child->group;
+    if (o.num_forced > 0)
+      log->note(DecisionKind::kForced, next_step, g.id, {static_cast<int64_t>(o.child), o.num_forced});
     if (o.finished) {
       end_branch(*child);
     } else if (static_cast<int32_t>(child->tokens.size()) >= config.max_model_len) {
@@ -170,7 +172,7 @@ void Scheduler::Impl::fork(Sequence& parent, SeqId id) {
 
 void Scheduler::Impl::end_branch(Sequence& seq) {
   SequenceGroup& g = *seq.group;
-  log.note(DecisionKind::kEnd, next_step, g.id, {static_cast<int64_t>(seq.id)});
+  log->note(DecisionKind::kEnd, next_step, g.id, {static_cast<int64_t>(seq.id)});
   if (g.branches.size() == 1) {
     remove(g);
     return;
@@ -185,7 +187,7 @@ void Scheduler::Impl::rollback(StepId step) {
   if (first == in_flight.end()) {
     throw Error(ErrorCode::kInvalidArgument, "step", cat("step ", step, " is not in flight and cannot be rolled back"));
   }
-  log.note(DecisionKind::kRollback, step, 0);
+  log->note(DecisionKind::kRollback, step, 0);
   const auto keep = first - in_flight.begin();
   while (static_cast<std::ptrdiff_t>(in_flight.size()) > keep) {
     std::unique_ptr<StepSlot> slot = std::move(in_flight.back());
@@ -199,7 +201,7 @@ void Scheduler::Impl::rollback(StepId step) {
 void Scheduler::Impl::limit_steps(int32_t tokens, int32_t chunk) {
   step_limit = tokens;
   chunk_limit = chunk;
-  log.note(DecisionKind::kLimit, next_step, 0, {tokens, chunk});
+  log->note(DecisionKind::kLimit, next_step, 0, {tokens, chunk});
 }
 
 }  // namespace octavo

@@ -38,9 +38,9 @@ bool Scheduler::Impl::can_plan_ahead() const {
 
 // One without rows too: what was tried counts later.
 void Scheduler::Impl::note_plan(const StepSlot& slot) {
-  log.note(DecisionKind::kPlan, next_step, 0,
-           {static_cast<int64_t>(slot.rows.size()), static_cast<int64_t>(slot.plan.tokens.size()),
-            static_cast<int64_t>(slot.plan.samples.size()), static_cast<int64_t>(admission_stop)});
+  log->note(DecisionKind::kPlan, next_step, 0,
+            {static_cast<int64_t>(slot.rows.size()), static_cast<int64_t>(slot.plan.tokens.size()),
+             static_cast<int64_t>(slot.plan.samples.size()), static_cast<int64_t>(admission_stop)});
 }
 
 void Scheduler::Impl::build(StepSlot& slot) {
@@ -140,6 +140,11 @@ Scheduler::Impl::Room Scheduler::Impl::make_room(SequenceGroup& g, const Sequenc
   return Room::kYes;
 }
 
+// Others left fewer tokens of this step than `left`, which it could have taken.
+void Scheduler::Impl::note_cut(SequenceGroup& g, int32_t left) const {
+  if (budget < config.max_tokens_per_step && budget < left) g.cut_short_in = next_step;
+}
+
 // The next chunk of a prompt, or of a history that is recomputed. Branches that are recomputed stop before their
 // last token, so that all of them are sampled in one step.
 void Scheduler::Impl::plan_prefill(StepSlot& slot, SequenceGroup& g) {
@@ -158,6 +163,7 @@ void Scheduler::Impl::plan_prefill(StepSlot& slot, SequenceGroup& g) {
       start_row(slot, seq, lead, common);
     } else {
       const int32_t left = seq.remaining() - (g.branches.size() > 1 ? 1 : 0);
+      note_cut(g, left);
       const int32_t n = fitting(seq, std::min(chunk(), left));
       if (n > 0) plan_row(slot, seq, n);
     }

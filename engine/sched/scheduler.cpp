@@ -55,7 +55,7 @@ Scheduler::Impl::Impl(SchedulerConfig c)
     : config(checked(std::move(c))),
       cache(config.block_size, cache_groups(config), prefix_key, random_key()),
       promised(config.groups.size()),
-      log(static_cast<size_t>(config.decisions)),
+      log(std::make_shared<DecisionLog>(static_cast<size_t>(config.decisions))),
       grouper(config.block_size),
       blocks(config.groups.size()) {
   for (int g = 0; g < cache.num_groups(); ++g) windowed |= cache.window(g) > 0;
@@ -140,9 +140,11 @@ void Scheduler::Impl::add(RequestSpec spec) {
   g->max_new_tokens = spec.max_new_tokens;
   g->prompt_logits = spec.prompt_logits;
   g->lockstep = spec.lockstep;
-  log.note(DecisionKind::kAdd, next_step, spec.id,
-           {g->prompt_size, spec.max_new_tokens, spec.priority, static_cast<int64_t>(spec.tenant),
-            static_cast<int64_t>(spec.seqs[0]), static_cast<int64_t>(spec.seqs.size()), spec.prompt_logits});
+  const bool alone = groups.empty() && in_flight.empty() && step_limit == 0 && chunk_limit == 0;
+  log->note(DecisionKind::kAdd, next_step, spec.id,
+            {g->prompt_size, spec.max_new_tokens, spec.priority, static_cast<int64_t>(spec.tenant),
+             static_cast<int64_t>(spec.seqs[0]), static_cast<int64_t>(spec.seqs.size()), spec.prompt_logits,
+             spec.lockstep, alone});
   g->source = spec.source;
   g->seq_ids = std::move(spec.seqs);
 
@@ -171,12 +173,12 @@ void Scheduler::Impl::add(RequestSpec spec) {
 void Scheduler::Impl::cancel(RequestId id) {
   const auto it = groups.find(id);
   if (it == groups.end()) return;
-  log.note(DecisionKind::kCancel, next_step, id);
+  log->note(DecisionKind::kCancel, next_step, id);
   remove(*it->second);
 }
 
 void Scheduler::Impl::fail(SequenceGroup& g, Refusal why) {
-  log.note(DecisionKind::kFail, next_step, g.id);
+  log->note(DecisionKind::kFail, next_step, g.id);
   failures.push_back({g.id, std::move(why)});
   remove(g);
 }
@@ -193,7 +195,7 @@ void Scheduler::Impl::remove(SequenceGroup& g) {
 }
 
 void Scheduler::Impl::preempt(SequenceGroup& g) {
-  log.note(DecisionKind::kPreempt, next_step, g.id, {g.branches[0]->computed});
+  log->note(DecisionKind::kPreempt, next_step, g.id, {g.branches[0]->computed});
   for (const auto& seq : g.branches) reset(*seq);
   running.erase(&g);
   g.running = g.evicting = false;
@@ -274,7 +276,7 @@ std::vector<Admission> Scheduler::take_admissions() { return std::exchange(impl_
 std::vector<RequestFailure> Scheduler::take_failures() { return std::exchange(impl_->failures, {}); }
 SchedulerStats Scheduler::stats() const { return impl_->current_stats(); }
 SchedulerSnapshot Scheduler::snapshot() const { return impl_->snapshot(); }
-std::vector<Decision> Scheduler::decisions() const { return impl_->log.last(); }
+std::shared_ptr<const DecisionLog> Scheduler::decisions() const { return impl_->log; }
 void Scheduler::audit() const { impl_->audit(); }
 
 }  // namespace octavo

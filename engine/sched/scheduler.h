@@ -100,8 +100,8 @@ class Scheduler {
   std::vector<RequestFailure> take_failures();
   SchedulerStats stats() const;
   SchedulerSnapshot snapshot() const;  // O(blocks and table entries): for people, not for every step
-  // The last ones of config.decisions, oldest first.
-  std::vector<Decision> decisions() const;
+  // The last ones of config.decisions. Any thread may read it, also when the scheduler is gone.
+  std::shared_ptr<const DecisionLog> decisions() const;
   void audit() const;  // throws Error(kInternal, "audit", what is wrong)
 
  private:

@@ -39,6 +39,7 @@ struct Scheduler::Impl {
   SchedulerSnapshot snapshot() const;
   CacheGroupSnapshot group_snapshot(int group) const;
   const SequenceGroup* computes_prefix_of(const SequenceGroup& g) const;
+  RunReason run_reason(const SequenceGroup& g) const;
 
   // planner.cpp: who runs in the next step
   const StepPlan* plan();
@@ -50,6 +51,7 @@ struct Scheduler::Impl {
   void plan_decode(StepSlot& slot, SequenceGroup& g);
   void plan_prefill(StepSlot& slot, SequenceGroup& g);
   void plan_prompts(StepSlot& slot);
+  void note_cut(SequenceGroup& g, int32_t left) const;
   bool unblock();  // nothing could be planned: make room or fail the request that cannot run; false: nobody is left
   enum class Room { kYes, kLater, kSelf };
   Room make_room(SequenceGroup& g, const Sequence& seq, int32_t n);
@@ -125,7 +127,7 @@ struct Scheduler::Impl {
   std::vector<std::unique_ptr<StepSlot>> in_flight;  // oldest first
   std::vector<std::unique_ptr<StepSlot>> spare;
   StepId next_step = 1;
-  // While a plan is built.
+  // While a plan is built; of the last one for snapshots.
   int32_t budget = 0;
   bool short_of_blocks = false;
   BlockCounts promised;  // blocks that running requests still need for their prompts
@@ -140,7 +142,7 @@ struct Scheduler::Impl {
   int32_t step_limit = 0;  // 0: none but the configuration's
   int32_t chunk_limit = 0;
 
-  DecisionLog log;
+  std::shared_ptr<DecisionLog> log;  // others may read it
   PrefixGrouper grouper;
   std::vector<Admission> admissions;
   std::vector<RequestFailure> failures;

@@ -81,6 +81,7 @@ struct SequenceGroup {
   int32_t common = 0;
   int64_t blocked_room = -1;  // the room there was when it could not be admitted,
   StepId blocked_step = 0;    // and when that was
+  StepId cut_short_in = 0;    // the last step in which others left its prompt fewer tokens than it wanted
 
   uint64_t ns_of(int32_t block) const { return block < shared_blocks ? kSharedNamespace : ns; }
   // Seats it takes: branches to come count.

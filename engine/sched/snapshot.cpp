@@ -60,6 +60,17 @@ const SequenceGroup* Scheduler::Impl::computes_prefix_of(const SequenceGroup& g)
   return leader != nullptr && leader->branches[0]->planned < common ? leader : nullptr;
 }
 
+RunReason Scheduler::Impl::run_reason(const SequenceGroup& g) const {
+  if (g.evicting) return RunReason::kGivingWay;
+  const StepId last = next_step - 1;
+  const bool planned = std::ranges::any_of(g.branches, [&](const auto& seq) { return seq->last_step == last; });
+  const bool could = g.rows_in_flight == 0 || !g.in_lockstep();
+  if (!planned && could && budget == 0) return RunReason::kTokenBudget;
+  if (!planned && could && short_of_blocks) return RunReason::kNoBlocks;
+  if (g.preempted && prefilling(g)) return RunReason::kRecomputing;
+  return planned && g.cut_short_in == last && budget == 0 ? RunReason::kTokenBudget : RunReason::kOnTime;
+}
+
 SchedulerSnapshot Scheduler::Impl::snapshot() const {
   SchedulerSnapshot out;
   out.block_size = config.block_size;
@@ -71,6 +82,8 @@ SchedulerSnapshot Scheduler::Impl::snapshot() const {
     r.seqs = g->width();
     r.tenant = g->tenant->id;
     r.priority = g->priority;
+    r.preempted = g->preempted;
+    r.why = run_reason(*g);
     for (const auto& seq : g->branches) {
       r.tokens += static_cast<int64_t>(seq->tokens.size());
       r.computed += seq->computed;

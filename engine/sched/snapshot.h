@@ -18,6 +18,17 @@ enum class WaitReason : uint8_t {
   kBehindShare,    // it is another tenant's turn, whose request waits for one of these reasons
 };
 
+// What keeps a running request from going as fast as it could, as of the last step.
+enum class RunReason : uint8_t {
+  kOnTime,         // nothing
+  kTokenBudget,    // the others took the step's tokens, or so many that its prompt got fewer than there was room for
+  kNoBlocks,       // there is no block for its next tokens
+  kRecomputing,    // it was preempted: what it had computed is computed again
+  kGivingWay,      // it is about to be preempted for another's sake
+  kGrammar,        // the step waited for the mask of its grammar
+  kOthersGrammar,  // the step waited for the mask of another's
+};
+
 struct WaitingRequest {
   RequestId id = 0;
   int32_t prompt_tokens = 0;
@@ -35,9 +46,11 @@ struct RunningRequest {
   int32_t seqs = 0;
   uint64_t tenant = 0;
   int32_t priority = 0;
-  int64_t tokens = 0;    // of all branches, each with its prompt
-  int64_t computed = 0;  // of them
-  int64_t blocks = 0;    // entries in its tables; a block that branches share counts for each
+  int64_t tokens = 0;      // of all branches, each with its prompt
+  int64_t computed = 0;    // of them
+  int64_t blocks = 0;      // entries in its tables; a block that branches share counts for each
+  bool preempted = false;  // it ran before, was preempted and runs again
+  RunReason why = RunReason::kOnTime;
 };
 
 // Neighbouring blocks in one state: kFree, kCached, or the number of table entries that hold each of them.

@@ -251,6 +251,13 @@ class AsyncEngine:
         self.model.check_alive()
         return dict(await asyncio.to_thread(self.model.engine.snapshot))
 
+    def decisions(self) -> list[dict[str, Any]]:
+        """What the scheduler was told and decided last, oldest first; no token of a prompt is in it.
+
+        It waits for no step, so it also tells what an engine did that hangs.
+        """
+        return list(self.model.engine.decisions())
+
     async def audit(self) -> None:
         """Check, between two steps, that every block of the cache is accounted for; raises where one is not."""
         self.model.check_alive()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -96,6 +98,7 @@ class ScriptedStream:
         self.prompt = prompt
         self.params = params
         self.script = script
+        self.id = len(engine.submitted) + 1
         self.namespace = 0
         self.tenant = 0
         self.shared_tokens = 0
@@ -204,6 +207,18 @@ class ScriptedStream:
 
 
 @dataclass
+class ScriptedReport:
+    engine: ScriptedEngine
+    fd: int
+    at: int
+    size: int
+
+    def write(self) -> None:
+        lines = "".join(json.dumps(d) + "\n" for d in self.engine.decisions()).encode()
+        os.pwrite(self.fd, (b"\n" + lines).rjust(self.size), self.at)
+
+
+@dataclass
 class ScriptedEngine:
     """Plays `script` (or what `script` makes of a prompt) for each request, `max_num_seqs` at a time."""
 
@@ -285,13 +300,15 @@ class ScriptedEngine:
         tokens = {"table_entries": 2 * live, "table_tokens": 20 * live, "live_tokens": 10 * live}
         runs = [(2, live), (0, 60 - live), (-1, 4)]
         sizes = {"prompt_tokens": 19, "sequences": 1, "tenant": 0, "priority": 0}
+        runs_on = {"preempted": False, "reason": "on_time"}
         waits = {"preempted": False, "leader": None, "waited": 0.5}
         return {
             "time": time.monotonic(),
             "block_size": 16,
             "groups": [{**counts, **tokens, "map": [(h, n) for h, n in runs if n]}],
             "running": [
-                {"id": i, **sizes, "tokens": 20, "computed": 19, "blocks": 2} for i in range(1, live + 1)
+                {"id": i, **sizes, "tokens": 20, "computed": 19, "blocks": 2, **runs_on}
+                for i in range(1, live + 1)
             ],
             "waiting": [
                 {"id": 1000 + i, **sizes, **waits, "reason": "behind" if i else "sequence_limit"}
@@ -303,6 +320,34 @@ class ScriptedEngine:
     async def audit(self) -> None:
         if self.audit_error is not None:
             raise self.audit_error
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """Of a scheduler that would have taken the requests so."""
+        return [
+            {
+                "kind": "add",
+                "step": stream.id,
+                "request": stream.id,
+                "prompt_tokens": len(stream.prompt),
+                "max_new_tokens": 1,
+                "priority": 0,
+                "tenant": stream.tenant,
+                "first_sequence": stream.id,
+                "sequences": 1,
+                "prompt_logits": False,
+                "lockstep": True,
+                "alone": stream.id == 1,
+            }
+            for stream in self.submitted
+        ]
+
+    def scheduler_config(self) -> dict[str, Any]:
+        sizes = {"block_size": 16, "max_tokens_per_step": 512, "max_seqs": 256, "max_model_len": 256}
+        rest = {"prefix_caching": True, "watermark": 0.01, "depth": 1, "max_seqs_per_tenant": 0}
+        return {"groups": [(64, 0)], **sizes, **rest, "ageing_steps": 1024}
+
+    def report_decisions(self, fd: int, at: int, size: int) -> ScriptedReport:
+        return ScriptedReport(self, fd, at, size)
 
     def shutdown(self) -> None:
         self.is_shut_down = True

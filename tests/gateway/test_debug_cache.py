@@ -1,4 +1,4 @@
-"""GET /debug/cache, /debug/audit: off unless a flag or key says otherwise, true to the engine, and without text."""
+"""The routes below /debug: off unless a flag or key says otherwise, true to the engine, and without text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from octavo_gateway.server.flags import add_flags, server_settings
 from octavo_gateway.server.served_engine import ServedEngine
 from octavo_gateway.server.settings import ServerSettings
 
-PATH, AUDIT = "/debug/cache", "/debug/audit"
+PATH, AUDIT, DECISIONS = "/debug/cache", "/debug/audit", "/debug/decisions"
 SECRET = "my-very-private-words"
 
 
@@ -50,7 +50,7 @@ def bearer(key: str) -> dict[str, Any]:
 def test_who_sees_it(settings: dict[str, Any], answers: dict[str | None, int]) -> None:
     async def scenario() -> None:
         async with serving(ScriptedEngine(), server=settings) as client:
-            for (key, expected), path in itertools.product(answers.items(), (PATH, AUDIT)):
+            for (key, expected), path in itertools.product(answers.items(), (PATH, AUDIT, DECISIONS)):
                 status, _, body = await client.get(path, **(bearer(key) if key else {}))
                 assert status == expected, (settings, key, path)
                 if expected == 404:  # as any path that does not exist
@@ -73,11 +73,11 @@ def test_the_flags() -> None:
         settings("--admin-key", "")
 
 
-def test_an_admin_key_opens_nothing_else() -> None:
+def test_an_admin_key_opens_only_what_is_for_operators() -> None:
     async def scenario() -> None:
         keys = {"api_keys": ("user",), "admin_keys": ("admin",)}
         async with serving(ScriptedEngine(), server=keys) as client:
-            assert (await client.get("/metrics", **bearer("admin")))[0] == 401
+            assert (await client.get("/v1/models", **bearer("admin")))[0] == 401
             assert (await client.post("/v1/chat/completions", HELLO, **bearer("admin")))[0] == 401
 
     run(scenario())
@@ -88,6 +88,7 @@ def test_while_the_model_loads_it_is_503() -> None:
         async with serving(None, server={"debug_cache": True}) as client:
             assert (await client.get(PATH))[0] == 503
             assert (await client.get(AUDIT))[0] == 503
+            assert (await client.get(DECISIONS))[0] == 503
 
     run(scenario())
 
@@ -125,6 +126,26 @@ def test_the_answer_has_the_documented_shape_and_no_text() -> None:
         assert len(snapshot.running) == 1 and snapshot.sharing_factor == 2.0
         assert snapshot.prefix_hit_rate == 5 / 9
         assert SECRET.encode() not in raw
+
+    run(scenario())
+
+
+def test_a_slow_reader_is_named_unless_the_engine_holds_the_request_up() -> None:
+    async def scenario() -> None:
+        slow = ScriptedEngine(Script(steps=spoken("fine"), step_seconds=0.2))
+        async with serving(slow, server={"debug_cache": True}) as client:
+            tasks = [asyncio.ensure_future(client.chat()) for _ in range(3)]
+            await asyncio.sleep(0.1)
+            assert client.state.unread() == {1: 0, 2: 0, 3: 0}
+            client.state.unread = lambda: {1: 50, 2: 3}  # type: ignore[method-assign]
+            status, _, body = await client.get(PATH)
+            assert status == 200
+            assert [(r["id"], r["unread"], r["reason"]) for r in body["running"]] == [
+                (1, 50, "reader"),
+                (2, 3, "on_time"),
+                (3, 0, "on_time"),
+            ]
+            await ended(tasks)
 
     run(scenario())
 

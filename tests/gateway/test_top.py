@@ -7,6 +7,7 @@ import os
 import pty
 import sys
 import termios
+from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,13 +21,15 @@ from serving import HELLO, run, serving
 from octavo.cli.main import main
 from octavo_gateway.protocol.cache import CacheSnapshot
 from octavo_gateway.top.block_map import draw
-from octavo_gateway.top.frame import REASONS, frame
+from octavo_gateway.top.frame import REASONS, SLOWED, frame
 
 TOP = (sys.executable, "-c", "import sys; from octavo.cli.main import main; sys.exit(main())", "top")
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
-def snapshot(runs: list[list[int]], waiting: list[dict[str, Any]], running: int = 1) -> CacheSnapshot:
+def snapshot(
+    runs: list[list[int]], waiting: list[dict[str, Any]], running: int = 1, slowed: Sequence[str] = ()
+) -> CacheSnapshot:
     total = sum(n for _, n in runs)
     free, cached = (sum(n for h, n in runs if h == kind) for kind in (0, -1))
     counts = {"free_blocks": free, "cached_blocks": cached, "live_blocks": total - free - cached}
@@ -55,7 +58,19 @@ def snapshot(runs: list[list[int]], waiting: list[dict[str, Any]], running: int 
             "prompt_tokens": 400,
             "generation_tokens": 1000,
             "groups": [{**group, "map": runs}],
-            "running": [{"id": i, **sizes, "tokens": 9, "computed": 8, "blocks": 1} for i in range(running)],
+            "running": [
+                {
+                    "id": i,
+                    **sizes,
+                    "tokens": 9,
+                    "computed": 8,
+                    "blocks": 1,
+                    "preempted": False,
+                    "unread": 0,
+                    "reason": slowed[i] if i < len(slowed) else "on_time",
+                }
+                for i in range(running)
+            ],
             "waiting": [{"id": 50 + i, **sizes, **w} for i, w in enumerate(waiting)],
         },
         CacheSnapshot,
@@ -72,6 +87,8 @@ def test_every_reason_has_words() -> None:
     )
     text = "\n".join(frame(kinds, None, "http://x", 100, 40))
     assert all(words in text for words in REASONS.values()) and "is being computed by 7" in text
+    slowed = "\n".join(frame(snapshot([[0, 4]], [], 9, list(SLOWED)), None, "http://x", 300, 40))
+    assert all(f"1 {words}" in slowed for words in SLOWED.values())
 
 
 def test_a_frame_says_what_the_snapshot_does() -> None:

@@ -112,7 +112,7 @@ void disturb(Engine& engine, Clock::time_point end) {
         engine.audit();
         break;
       case 3:
-        engine.decisions();
+        engine.decisions()->last();
         break;
       case 4:
         engine.inject_fault({Fault::Kind::kOutOfMemory, -1, 1, static_cast<int32_t>(random() % 20), 0});

@@ -13,7 +13,7 @@ from octavo import _engine
 from octavo.errors import OctavoError
 from octavo.token_stream import MAX_BACKLOG, LoopReader, TokenStream
 from octavo.tool_prompt import HERMES, CallForm
-from octavo_gateway.api.engine import ModelInfo
+from octavo_gateway.api.engine import DecisionReport, ModelInfo
 
 if TYPE_CHECKING:
     from octavo.loading import LoadedModel
@@ -180,6 +180,15 @@ class StubEngine:
 
     async def audit(self) -> None:
         raise OctavoError("the stub has no cache", code="unsupported", param="model")
+
+    def decisions(self) -> Sequence[Mapping[str, Any]]:
+        raise OctavoError("the stub has no scheduler", code="unsupported", param="model")
+
+    def scheduler_config(self) -> Mapping[str, Any]:
+        raise OctavoError("the stub has no scheduler", code="unsupported", param="model")
+
+    def report_decisions(self, fd: int, at: int, size: int) -> DecisionReport:
+        raise OctavoError("the stub has no scheduler", code="unsupported", param="model")
 
     def shutdown(self) -> None:
         if self._reader is not None:

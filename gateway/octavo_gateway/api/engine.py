@@ -52,6 +52,11 @@ class Delta(Protocol):
 class TokenStream(Protocol):
     """One submitted request."""
 
+    @property
+    def id(self) -> int:
+        """The engine's number for the request."""
+        ...
+
     async def next(self) -> Sequence[Delta]:
         """Every delta that waits, at least one. Not called again once each choice has finished."""
         ...
@@ -111,6 +116,14 @@ class ModelInfo:
     summary: str = ""  # what is loaded and what it runs on, for the operator
 
 
+class DecisionReport(Protocol):
+    """A scheduler's last decisions in a file, for who wants to know what a process did that died."""
+
+    def write(self) -> None:
+        """Bring the file up to date; a fatal signal does so, too."""
+        ...
+
+
 class Engine(Protocol):
     """A loaded model that takes requests."""
 
@@ -148,6 +161,18 @@ class Engine(Protocol):
 
     async def audit(self) -> None:
         """Check between two steps that every block is accounted for. Raises octavo.errors.OctavoError where not."""
+        ...
+
+    def decisions(self) -> Sequence[Mapping[str, Any]]:
+        """What its scheduler was told and decided last, oldest first. It waits for no step."""
+        ...
+
+    def scheduler_config(self) -> Mapping[str, Any]:
+        """The arguments of a scheduler in which they can be replayed."""
+        ...
+
+    def report_decisions(self, fd: int, at: int, size: int) -> DecisionReport:
+        """Keep them in a part of a file that stays open as long as what is returned."""
         ...
 
     def shutdown(self) -> None: ...

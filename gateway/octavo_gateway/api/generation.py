@@ -106,6 +106,11 @@ class Generation:
         return self._stream.backlog
 
     @property
+    def request(self) -> int:
+        """The engine's number for it."""
+        return self._stream.id
+
+    @property
     def cached_tokens(self) -> int:
         """Tokens of the prompt that were in the cache."""
         return self._cached_tokens

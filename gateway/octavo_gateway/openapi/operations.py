@@ -10,6 +10,7 @@ import msgspec
 from octavo_gateway.protocol.cache import CacheAudit, CacheSnapshot
 from octavo_gateway.protocol.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionRequest
 from octavo_gateway.protocol.completions import Completion, CompletionRequest
+from octavo_gateway.protocol.decisions import Decisions
 from octavo_gateway.protocol.models import ModelCard, ModelList
 from octavo_gateway.protocol.status import Status, Version
 from octavo_gateway.protocol.tokens import Detokenized, DetokenizeRequest, Tokenized, TokenizeRequest
@@ -18,6 +19,7 @@ from octavo_gateway.protocol.tokens import Detokenized, DetokenizeRequest, Token
 ERRORS = {
     400: "The request is malformed, a value is out of range, or the input does not fit the model's window.",
     401: "The API key is missing or wrong.",
+    403: "There are several tenants, and the key is no admin key.",
     404: "There is no such model; or the route is switched off.",
     408: "The body did not come in time.",
     413: "The body is larger than the server reads.",
@@ -107,7 +109,14 @@ OPERATIONS = (
         open=True,
     ),
     Operation("get", "/version", "The version.", "server", _NONE_BUT_FAULTS, answer=Version),
-    Operation("get", "/metrics", "Prometheus metrics.", "server", _OF_THE_SERVER, media="text/plain"),
+    Operation(
+        "get",
+        "/metrics",
+        "Prometheus metrics. Where keys of several tenants are known, with --debug-cache or an admin key only.",
+        "server",
+        (*_OF_THE_SERVER, 403),
+        media="text/plain",
+    ),
     Operation(
         "get",
         "/debug/cache",
@@ -123,6 +132,14 @@ OPERATIONS = (
         "server",
         (*_OF_THE_SERVER, 404),
         answer=CacheAudit,
+    ),
+    Operation(
+        "get",
+        "/debug/decisions",
+        "What the scheduler was told and decided last, without text. With --debug-cache or an admin key only.",
+        "server",
+        (*_OF_THE_SERVER, 404),
+        answer=Decisions,
     ),
     Operation("get", "/openapi.json", "This document.", "server", _OF_THE_SERVER),
     Operation("get", "/docs", "This document as a page.", "server", _OF_THE_SERVER, media="text/html"),

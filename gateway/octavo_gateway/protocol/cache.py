@@ -18,6 +18,16 @@ WaitReason = Literal[
     "tenant_limit",
     "behind_share",
 ]
+RunReason = Literal[
+    "on_time",
+    "token_budget",
+    "no_blocks",
+    "recomputing",
+    "giving_way",
+    "grammar",
+    "grammar_of_another",
+    "reader",
+]
 
 
 class CacheGroup(msgspec.Struct, kw_only=True):
@@ -43,6 +53,9 @@ class RunningRequest(msgspec.Struct, kw_only=True):
     tokens: int  # of all its sequences, each with the prompt
     computed: int  # of them
     blocks: int  # table entries
+    preempted: bool  # it was, and runs again
+    unread: int  # deltas that wait for its reader
+    reason: RunReason  # what slows it
 
 
 class WaitingRequest(msgspec.Struct, kw_only=True):

@@ -1,7 +1,8 @@
-"""What is left when the process dies: its build, its configuration, what it was doing, and where it fell.
+"""What is left when the process dies: its build, its configuration, what it was doing, its scheduler's last decisions
+and where it fell.
 
 The file is written while all is well, since a process that has crashed can do little, and removed by an orderly end.
-Nothing of it comes from prompts or answers: the engine's figures are numbers and words of its own.
+Nothing of it comes from prompts or answers: the engine's figures and decisions are numbers and words of its own.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from octavo_gateway.api.engine import DecisionReport, Engine
 
 _log = logging.getLogger("octavo.gateway")
 
 _KEPT = 16  # reports of earlier processes
 _STATE_BYTES = 16 * 1024  # room for the latest state, which is written over the one before
+_DECISION_BYTES = 128 * 1024  # room for the last decisions, a thousand or so
 _SECRETS = ("--api-key", "--admin-key")
 
 
@@ -33,6 +38,7 @@ class CrashReport:
         self._path: Path | None = None
         self._fd = self._append = -1
         self._state_at = 0
+        self._decisions: DecisionReport | None = None
         faulthandler.enable()
         if folder:
             try:
@@ -57,11 +63,16 @@ class CrashReport:
         )
         self._state_at = os.write(self._fd, head.encode())
         self.note({"phase": "starting"})
+        os.pwrite(self._fd, b" " * (_DECISION_BYTES - 1) + b"\n", self._state_at + _STATE_BYTES)
         faulthandler.enable(self._append)
 
-    def engine(self, info: Mapping[str, Any]) -> None:
-        """What is loaded."""
-        self._write_end("engine " + json.dumps(info, default=str) + "\n")
+    def engine(self, engine: Engine) -> None:
+        """What is loaded. From now on its decisions are kept, up to the one before a fatal signal."""
+        if self._fd < 0:
+            return
+        for name, what in (("engine", engine.model.engine_info), ("scheduler", engine.scheduler_config())):
+            self._write_end(f"{name} {json.dumps(what, default=str)}\n")
+        self._decisions = engine.report_decisions(self._fd, self._state_at + _STATE_BYTES, _DECISION_BYTES)
 
     def note(self, state: Mapping[str, Any]) -> None:
         """What goes on now; replaces what was noted before."""
@@ -70,9 +81,11 @@ class CrashReport:
         text = f"at {_now()}: {json.dumps(state, default=str)}".encode()[: _STATE_BYTES - 1]
         with contextlib.suppress(OSError):  # a full disk is not the requests' trouble
             os.pwrite(self._fd, text.ljust(_STATE_BYTES - 1) + b"\n", self._state_at)
+        self._write_decisions()
 
     def fault(self, fault: BaseException) -> None:
         """An exception that ends the server: its type and place, since its message may quote a request."""
+        self._write_decisions()
         places = "".join(traceback.format_tb(fault.__traceback__))
         self._write_end(f"ended by {type(fault).__qualname__}\n{places}")
         self._close()
@@ -88,7 +101,12 @@ class CrashReport:
             with contextlib.suppress(OSError):
                 os.write(self._append, text.encode())
 
+    def _write_decisions(self) -> None:
+        if self._decisions is not None:
+            self._decisions.write()
+
     def _close(self) -> None:
+        self._decisions = None  # before its file is closed
         faulthandler.enable(sys.__stderr__ or sys.stderr)
         for fd in (self._fd, self._append):
             if fd >= 0:

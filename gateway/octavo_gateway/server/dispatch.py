@@ -35,6 +35,7 @@ def routes(handlers: Handlers) -> dict[str, dict[str, Handler]]:
         "/metrics": {"GET": h.metrics},
         "/debug/cache": {"GET": h.debug_cache},
         "/debug/audit": {"GET": h.debug_audit},
+        "/debug/decisions": {"GET": h.debug_decisions},
         "/openapi.json": {"GET": h.openapi},
         "/docs": {"GET": h.docs},
         "/v1/models": {"GET": h.list_models},

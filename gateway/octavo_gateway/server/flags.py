@@ -64,12 +64,14 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=None,
         metavar="KEY",
-        help="this key sees GET /debug/cache (as `octavo top` does) and /debug/audit; may be given several times",
+        help="this key sees GET /metrics, /debug/cache (as `octavo top` does), /debug/audit and /debug/decisions; "
+        "may be given several times",
     )
     group.add_argument(
         "--debug-cache",
         action="store_true",
-        help="whoever may send requests sees GET /debug/cache and /debug/audit too",
+        help="whoever may send requests sees these routes, too; without it GET /metrics needs an admin key once there "
+        "are keys of several tenants",
     )
     group.add_argument(
         "--max-queue",

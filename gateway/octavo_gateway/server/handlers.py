@@ -9,8 +9,8 @@ from aiohttp import web
 
 from octavo_gateway.api import models, sse, tokens
 from octavo_gateway.api.answer import Answer
-from octavo_gateway.api.cache_view import cache_audit, cache_snapshot
 from octavo_gateway.api.context import ApiContext
+from octavo_gateway.api.engine_view import cache_audit, cache_snapshot, scheduler_decisions
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.protocol.chat import ChatCompletionRequest
 from octavo_gateway.protocol.completions import CompletionRequest
@@ -68,10 +68,13 @@ class Handlers:
         return web.Response(body=text, headers={"Content-Type": exposition.CONTENT_TYPE})
 
     async def debug_cache(self, call: Call) -> web.StreamResponse:
-        return json_response(msgspec.json.encode(await cache_snapshot(self._context())))
+        return json_response(msgspec.json.encode(await cache_snapshot(self._context(), self._state.unread())))
 
     async def debug_audit(self, call: Call) -> web.StreamResponse:
         return json_response(msgspec.json.encode(await cache_audit(self._context())))
+
+    async def debug_decisions(self, call: Call) -> web.StreamResponse:
+        return json_response(msgspec.json.encode(scheduler_decisions(self._context())))
 
     async def openapi(self, call: Call) -> web.StreamResponse:
         return json_response(msgspec.json.encode(self._document()))

@@ -113,7 +113,7 @@ async def serve(
             service = Service(ApiContext(engine, api, state.metrics, workers))
             await service.declare_prompts()
             state.loaded(service)
-            report.engine(engine.model.engine_info)
+            report.engine(engine)
             noting = asyncio.ensure_future(_note(report, state, engine))
             _announce(listener, api, engine)
             lost = asyncio.ensure_future(_device_lost(state))

@@ -13,7 +13,7 @@ from octavo.loading import LoadedModel, load
 from octavo.structured.vocabulary import problem
 from octavo.tokenizer import Tokenizer
 from octavo.tool_prompt import HERMES, CallForm, fitted
-from octavo_gateway.api.engine import ModelInfo
+from octavo_gateway.api.engine import DecisionReport, ModelInfo
 
 if TYPE_CHECKING:
     from octavo.chat import ChatTemplate
@@ -143,6 +143,15 @@ class ServedEngine:
 
     async def audit(self) -> None:
         await self._engine.audit()
+
+    def decisions(self) -> list[dict[str, Any]]:
+        return self._engine.decisions()
+
+    def scheduler_config(self) -> dict[str, Any]:
+        return self._engine.model.engine.scheduler_config()
+
+    def report_decisions(self, fd: int, at: int, size: int) -> DecisionReport:
+        return self._engine.model.engine.report_decisions(fd, at, size)
 
     def shutdown(self) -> None:
         self._engine.shutdown()

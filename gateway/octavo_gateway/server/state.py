@@ -136,6 +136,10 @@ class ServerState:
                 self._generations.discard(generation)
                 generation.close()
 
+    def unread(self) -> dict[int, int]:
+        """By the engine's number for a request: deltas that wait for its reader."""
+        return {g.request: g.backlog for g in self._generations}
+
     def not_ready_because(self) -> str | None:
         """Why traffic should go elsewhere, or None."""
         if self.lost_because:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from octavo_gateway.protocol.cache import CacheSnapshot, WaitingRequest
+from octavo_gateway.protocol.cache import CacheSnapshot, RunningRequest, WaitingRequest
 from octavo_gateway.top import block_map
 
 REASONS = {
@@ -17,6 +18,15 @@ REASONS = {
     "tenant_limit": "sequence limit of its tenant",
     "behind_share": "another tenant's turn",
 }
+SLOWED = {
+    "token_budget": "others take the step's tokens",
+    "no_blocks": "no blocks for its next tokens",
+    "recomputing": "computed again after a preemption",
+    "giving_way": "about to be preempted",
+    "grammar": "steps wait for its grammar",
+    "grammar_of_another": "steps wait for another's grammar",
+    "reader": "its client reads slowly",
+}
 _BAR = 30
 _MIN_MAP_LINES = 4
 
@@ -28,7 +38,15 @@ def frame(now: CacheSnapshot, before: CacheSnapshot | None, where: str, width: i
         before: an earlier snapshot of the same server; rates are between the two.
         where: the server's address.
     """
-    lines = [f"{now.model} at {where}", "", *_pool(now), *_prefixes(now), *_work(now, before), ""]
+    lines = [
+        f"{now.model} at {where}",
+        "",
+        *_pool(now),
+        *_prefixes(now),
+        *_work(now, before),
+        *_slowed(now),
+        "",
+    ]
     left = height - len(lines)
     queue = _queue(now, max(3, left - _MIN_MAP_LINES - 2))
     lines += [*queue, ""]
@@ -69,6 +87,11 @@ def _work(now: CacheSnapshot, before: CacheSnapshot | None) -> list[str]:
     ]
 
 
+def _slowed(now: CacheSnapshot) -> list[str]:
+    slowed = [r for r in now.running if r.reason != "on_time"]
+    return [f"slowed  {_reasons(slowed, SLOWED)}"] if slowed else []
+
+
 def _queue(now: CacheSnapshot, most: int) -> list[str]:
     if not now.waiting:
         return ["nobody waits"]
@@ -76,7 +99,7 @@ def _queue(now: CacheSnapshot, most: int) -> list[str]:
     lines = [f"{'request':>9} {'waits':>8} {'prompt':>8} {'seqs':>5}  why", *map(_waiting, shown)]
     rest = now.waiting[len(shown) :]
     if rest:
-        lines.append(f"{'':9} and {len(rest)} more, {_reasons(rest)}")
+        lines.append(f"{'':9} and {len(rest)} more, {_reasons(rest, REASONS)}")
     return lines
 
 
@@ -88,11 +111,9 @@ def _waiting(w: WaitingRequest) -> str:
     )
 
 
-def _reasons(waiting: Sequence[WaitingRequest]) -> str:
-    counts: dict[str, int] = {}
-    for w in waiting:
-        counts[w.reason] = counts.get(w.reason, 0) + 1
-    return ", ".join(f"{n} {REASONS[reason]}" for reason, n in counts.items())
+def _reasons(requests: Sequence[RunningRequest | WaitingRequest], words: Mapping[str, str]) -> str:
+    counts = Counter(r.reason for r in requests)
+    return ", ".join(f"{n} {words[reason]}" for reason, n in counts.items())
 
 
 def _maps(now: CacheSnapshot, width: int, lines: int) -> list[str]:

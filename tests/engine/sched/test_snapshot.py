@@ -94,7 +94,7 @@ def test_a_request_that_no_plan_has_seen_waits_for_the_next_step() -> None:
     (shown,) = world.scheduler.snapshot()["running"]
     assert shown == {
         "id": first, "prompt_tokens": 40, "sequences": 1, "tenant": 0, "priority": 0, "tokens": 41, "computed": 40,
-        "blocks": 3,
+        "blocks": 3, "preempted": False, "reason": "on_time",
     }  # fmt: skip
 
 
@@ -151,6 +151,81 @@ def test_who_has_followed_waits_for_a_seat_once_the_prefix_is_there() -> None:
     assert list(reasons(world).values()) == ["next_step"] * 3
     world.step()
     assert list(reasons(world).values()) == ["sequence_limit", "behind"]
+
+
+def running_reasons(world: World) -> dict[int, str]:
+    return {r["id"]: r["reason"] for r in world.scheduler.snapshot()["running"]}
+
+
+def test_a_prompt_that_others_leave_fewer_tokens_is_said_to_be_slowed_by_them() -> None:
+    world = World(max_tokens_per_step=32)
+    first = world.add([1] * 100, max_new=9)
+    for _ in range(3):
+        world.step()
+        assert running_reasons(world) == {first: "on_time"}  # alone: it takes all there is
+    world.step()
+    second = world.add([2] * 100, max_new=9)
+    world.step()
+    assert running_reasons(world) == {first: "on_time", second: "token_budget"}
+    for _ in range(3):
+        world.step()
+    assert running_reasons(world) == {first: "on_time", second: "on_time"}  # what was left sufficed
+
+
+def test_who_is_recomputed_and_who_gives_way() -> None:
+    world = World(groups=((12, 0),), watermark=0.0, max_tokens_per_step=32, prefix_caching=False)
+    first, second = world.add([1] * 60, max_new=60), world.add([2] * 60, max_new=40)
+    seen: dict[int, list[str]] = {first: [], second: []}
+    preempted = False
+    while world.plan():
+        for request, reason in running_reasons(world).items():
+            if not seen[request] or seen[request][-1] != reason:
+                seen[request].append(reason)
+        preempted |= any(w["preempted"] for w in world.scheduler.snapshot()["waiting"])
+        world.commit()
+    assert preempted and seen[first] == ["on_time"]
+    assert seen[second][-2:] == ["recomputing", "on_time"]
+
+    world = World(max_seqs=1, depth=2)
+    low = world.add([1] * 20, max_new=50, priority=5)
+    world.plan_up_to(2)
+    world.add([2] * 20, max_new=5)
+    world.commit()
+    world.plan_up_to(2)
+    assert running_reasons(world) == {low: "giving_way"}
+    world.run(depth=2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    requests=st.lists(
+        st.tuples(st.integers(1, 60), st.integers(1, 30), st.integers(0, 2), st.sampled_from([1, 1, 2])),
+        min_size=2,
+        max_size=9,
+    ),
+    blocks=st.integers(12, 30),
+)
+def test_what_is_said_of_running_requests_is_so(
+    requests: list[tuple[int, int, int, int]], blocks: int
+) -> None:
+    budget = 24
+    world = World(groups=((blocks, 0),), block_size=8, max_tokens_per_step=budget, max_seqs=6)
+    for i, (length, new, priority, n) in enumerate(requests):
+        world.add([10 + i] * length, max_new=new, priority=priority, n=n)
+    while (plan := world.plan()) is not None:
+        tokens = sum(row["n_tokens"] for row in plan["rows"])
+        rows = {row["seq"] for row in plan["rows"]}
+        for shown in world.scheduler.snapshot()["running"]:
+            has_row = bool(rows & set(world.requests[shown["id"]].branches))
+            if shown["reason"] == "token_budget":
+                assert tokens == budget
+            elif shown["reason"] == "no_blocks":
+                assert not has_row and tokens < budget
+            elif shown["reason"] == "recomputing":
+                assert shown["preempted"] and has_row
+            elif shown["reason"] == "on_time":
+                assert has_row
+        world.commit()
 
 
 def test_branches_share_the_blocks_of_their_prompt() -> None:

@@ -1,6 +1,9 @@
-"""GET /debug/cache and /debug/audit: the engine's snapshot in the API's shape, and whether its books balance."""
+"""The routes below /debug: what the engine holds and does, in the API's shapes."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -13,11 +16,18 @@ from octavo_gateway.protocol.cache import (
     RunningRequest,
     WaitingRequest,
 )
+from octavo_gateway.protocol.decisions import Decision, Decisions, SchedulerConfig
 from octavo_gateway.protocol.errors import from_engine
 
+_BEHIND = 4  # deltas; so many wait for a reader now and then without its being slow
 
-async def cache_snapshot(context: ApiContext) -> CacheSnapshot:
-    """As of now, between two steps: it waits for the step under way."""
+
+async def cache_snapshot(context: ApiContext, unread: Mapping[int, int]) -> CacheSnapshot:
+    """As of now, between two steps: it waits for the step under way.
+
+    Args:
+        unread: by the engine's number for a request, how many deltas wait for its reader.
+    """
     try:
         seen = await context.engine.snapshot()
     except OctavoError as e:  # the engine has been shut down
@@ -41,8 +51,29 @@ async def cache_snapshot(context: ApiContext) -> CacheSnapshot:
         prompt_tokens=stats["prompt_tokens"],
         generation_tokens=stats["generation_tokens"],
         groups=msgspec.convert(seen["groups"], list[CacheGroup]),
-        running=msgspec.convert(seen["running"], list[RunningRequest]),
+        running=[_running(r, unread.get(r["id"], 0)) for r in seen["running"]],
         waiting=msgspec.convert(seen["waiting"], list[WaitingRequest]),
+    )
+
+
+def _running(seen: Mapping[str, Any], unread: int) -> RunningRequest:
+    """What holds the request itself comes before its reader, who only delays what it is told."""
+    running = msgspec.convert({**seen, "unread": unread}, RunningRequest)
+    if running.reason == "on_time" and unread > _BEHIND:
+        running.reason = "reader"
+    return running
+
+
+def scheduler_decisions(context: ApiContext) -> Decisions:
+    """The last ones, also while a step hangs: it waits for none."""
+    try:
+        config, decisions = context.engine.scheduler_config(), context.engine.decisions()
+    except OctavoError as e:
+        raise from_engine(e.code, e.param, str(e)) from None
+    return Decisions(
+        model=context.model_name,
+        config=msgspec.convert(config, SchedulerConfig),
+        decisions=msgspec.convert(decisions, list[Decision]),
     )
 
 
