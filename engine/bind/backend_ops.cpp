@@ -35,6 +35,13 @@ void parallel_for(BackendOps& ops, int n, const std::function<void(int)>& body) 
 
 }  // namespace
 
+void BackendOps::check_weight(const PackedWeight& weight) const {
+  if (weight.backend() == (backend_->host_memory() ? nullptr : backend_.get())) return;
+  throw Error(ErrorCode::kInvalidArgument, "packed",
+              cat("packed belongs to ", weight.backend() ? "another context on a GPU" : "the CPU",
+                  ", this call runs on \"", place().name(), "\": pack it with the context that multiplies"));
+}
+
 void bind_backend_ops(nb::module_& m) {
   nb::class_<BackendOps>(m, "BackendOps",
                          "A device's kernels and what runs them, on the CPU a pool of threads; one caller at a time.")
@@ -44,6 +51,11 @@ void bind_backend_ops(nb::module_& m) {
       .def_prop_ro("threads", [](BackendOps& ops) { return ops.queue().threads(); })
       .def_prop_ro("isa", [](BackendOps& ops) { return ops.backend().caps().isa; })
       .def_prop_ro("device", [](BackendOps& ops) { return ops.backend().caps().name; })
+      .def_prop_ro(
+          "place", [](BackendOps& ops) { return ops.place().name(); }, "\"cpu\", or \"cuda:N\".")
+      .def("enter", &BackendOps::enter, nb::arg("stream"),
+           "Ops go into a stream of the caller's (a cudaStream_t as an integer) until leave().")
+      .def("leave", &BackendOps::leave)
       .def("parallel_for", &parallel_for, nb::arg("n"), nb::arg("body"));
   m.def(
       "measure_ceilings",

@@ -2,36 +2,41 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "op_inputs.h"
 #include "ops/backend.h"
 #include "runtime/open_backend.h"
+#include "tensor_arg.h"
 
 namespace octavo {
 
 // A backend's ops outside an engine: for `octavo.ops` and for tests. One caller at a time. The workspace grows with
-// what is asked for; an engine's is sized once.
+// what is asked for; an engine's is sized once. On a GPU the ops of `octavo.ops` go into the caller's stream, between
+// enter() and leave(), and are not waited for.
 class BackendOps {
  public:
   BackendOps(int threads, const BackendChoice& choice)
-      : backend_(open_backend(choice)), queue_(backend_->make_queue(threads)) {}
+      : backend_(open_backend(choice)), queue_(backend_->make_queue(threads)), inputs_(*backend_, *queue_) {}
 
   Backend& backend() { return *backend_; }
   Queue& queue() { return *queue_; }
+  OpInputs& inputs() { return inputs_; }
 
-  // Where the op reads what the host has made for it; until wait().
-  template <class T>
-  const T* on_device(const std::vector<T>& host) {
-    if (backend_->host_memory() || host.empty()) return host.data();
-    moved_.push_back(backend_->allocate(host.size() * sizeof(T)));
-    backend_->upload(*queue_, moved_.back()->data(), host.data(), moved_.back()->size());
-    return moved_.back()->template as<T>();
+  // stream: of the caller, as Queue::enter takes it.
+  void enter(uintptr_t stream) {
+    queue_->enter(stream);
+    stream_ = stream;
   }
+  void leave() { queue_->leave(); }
+  // Where tensors must lie, and what their owner is told.
+  TensorPlace place() const {
+    if (backend_->host_memory()) return {};
+    return {TensorPlace::kGpu, backend_->caps().ordinal, stream_};
+  }
+  // Error(kInvalidArgument, "packed", ...) unless the ops can multiply with the weight.
+  void check_weight(const PackedWeight& weight) const;
   // The op's results are there.
-  void wait() {
-    queue_->wait();
-    moved_.clear();
-  }
+  void wait() { queue_->wait(); }
 
   void reserve(const WorkspaceLimits& needed) {
     auto grow = [](int& have, int need) { have = std::max(have, need); };
@@ -48,8 +53,9 @@ class BackendOps {
  private:
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Queue> queue_;
+  OpInputs inputs_;
   WorkspaceLimits limits_;
-  std::vector<std::unique_ptr<DeviceMemory>> moved_;
+  uintptr_t stream_ = 0;
 };
 
 }  // namespace octavo

@@ -18,6 +18,7 @@ void bind_linear(nb::module_& m);
 void bind_row_ops(nb::module_& m);
 void bind_model_runner(nb::module_& m);
 void bind_ops(nb::module_& m);
+void bind_paged_attention(nb::module_& m);
 void bind_cache(nb::module_& m);
 void bind_sched(nb::module_& m);
 void bind_channel(nb::module_& m);

@@ -25,6 +25,7 @@ double seconds_now() {
 double time_attention(const std::string& device, const std::string& dtype, int heads, int kv_heads, int head_dim,
                       int block_size, const std::vector<TimedRow>& timed, int repeats) {
   const auto backend = open_backend({device, ""});
+  backend->use_device();
   const auto queue = backend->make_queue(0);
   int tokens = 0, blocks = 0, longest = 0;
   for (const auto& [n, context] : timed) {

@@ -5,11 +5,16 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
+#include <span>
+
 #include "backend_ops.h"
 #include "base/errors.h"
 #include "base/format.h"
 #include "bind.h"
 #include "row_ops.h"
+#include "tensor/buffer.h"
+#include "tensor_arg.h"
 
 namespace octavo {
 namespace {
@@ -47,14 +52,13 @@ WeightFormat quantized_format(const std::string& name) {
 
 using Part = std::tuple<AnyMatrix, std::string, std::vector<int32_t>>;
 
-MatrixSource matrix_source(const Part& part) {
-  const auto& [array, format, row_order] = part;
+template <class Array>
+MatrixSource matrix_source(const Array& array, const std::string& format) {
   if (array.shape(1) > 0 && array.stride(1) != 1) invalid("weight", "a weight's rows must be contiguous");
   MatrixSource source;
   source.name = "weight";
   source.n = static_cast<int>(array.shape(0));
   source.data = static_cast<const std::byte*>(array.data());
-  source.row_order = row_order;
   source.row_bytes = static_cast<size_t>(array.stride(0)) * array.itemsize();
   if (format.empty()) {
     source.format = dense_format(array.dtype());
@@ -74,13 +78,32 @@ MatrixSource matrix_source(const Part& part) {
 std::unique_ptr<PackedWeight> pack(BackendOps& ops, const std::vector<Part>& parts, const std::string& pack_as,
                                    const std::vector<int32_t>& input_order) {
   std::vector<MatrixSource> sources;
-  for (const Part& part : parts) {
-    sources.push_back(matrix_source(part));
+  for (const auto& [array, format, row_order] : parts) {
+    sources.push_back(matrix_source(array, format));
+    sources.back().row_order = row_order;
     sources.back().input_order = input_order;
     if (!pack_as.empty()) sources.back().pack_as = quantized_format(pack_as);
   }
   nb::gil_scoped_release nogil;
   return ops.backend().pack(ops.queue(), sources);
+}
+
+// A weight in host memory, or on the ops' GPU: it is packed on the host.
+std::unique_ptr<PackedWeight> pack_tensor(BackendOps& ops, nb::handle weight, const std::string& format) {
+  constexpr std::array kDense{DType::kF32, DType::kF16, DType::kBF16};
+  constexpr std::array kBlocks{DType::kU8};
+  const bool on_gpu = ops.place().kind == TensorPlace::kGpu && device_of(weight) == ops.place().name();
+  const std::span<const DType> dtypes = format.empty() ? std::span<const DType>(kDense) : kBlocks;
+  const ReadTensor tensor = read_tensor(weight, "weight", dtypes, 2, on_gpu ? ops.place() : TensorPlace{});
+  MatrixSource source = matrix_source(tensor, format);
+  nb::gil_scoped_release nogil;
+  Buffer host(on_gpu ? tensor.nbytes() : 0);
+  if (on_gpu) {
+    ops.backend().download(ops.queue(), host.data(), source.data, host.size());
+    ops.wait();
+    source.data = host.data();
+  }
+  return ops.backend().pack(ops.queue(), {source});
 }
 
 NumpyMatrix new_matrix(size_t rows, size_t columns) {
@@ -152,10 +175,12 @@ void bind_linear(nb::module_& m) {
       .def_prop_ro("format", &PackedWeight::format)
       .def("dequantize", &dequantize, "float32 [n, k]: exactly the values that linear multiplies with.");
   m.def("pack", &pack, nb::arg("ops"), nb::arg("parts"), nb::arg("pack_as") = "",
-        nb::arg("input_order") = std::vector<int32_t>{},
+        nb::arg("input_order") = std::vector<int32_t>{}, nb::keep_alive<0, 1>(),
         "Packs matrices with the same k one below the other. parts: (array, format, row_order) each; a dense array "
         "[n, k] has format \"\", rows of raw GGUF blocks (uint8) name theirs; row_order may be empty. Dense ones are "
         "quantized to pack_as (q8_0, q4_1). Column j meets input feature input_order[j], where that is given.");
+  m.def("pack_tensor", &pack_tensor, nb::arg("ops"), nb::arg("weight"), nb::arg("format"), nb::keep_alive<0, 1>(),
+        "Packs one matrix as pack does.");
   m.def("linear_into", &linear_into, nb::arg("ops"), nb::arg("weight"), nb::arg("x").noconvert(),
         nb::arg("out").noconvert(), nb::arg("prologue") = "none", nb::arg("norm_weight").noconvert() = nb::none(),
         nb::arg("eps") = 1e-5f, nb::arg("bias").noconvert() = nb::none(), nb::arg("accumulate") = false,

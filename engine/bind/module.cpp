@@ -14,6 +14,7 @@ NB_MODULE(_engine, m) {
   octavo::bind_row_ops(m);
   octavo::bind_model_runner(m);
   octavo::bind_ops(m);
+  octavo::bind_paged_attention(m);
   octavo::bind_cache(m);
   octavo::bind_sched(m);
   octavo::bind_channel(m);

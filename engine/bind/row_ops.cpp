@@ -74,7 +74,9 @@ void gather_rows(BackendOps& ops, const Matrix& x, const std::vector<int32_t>& r
   GatherRowsParams p;
   p.x = x.data();
   p.ldx = p.ldo = p.dim = static_cast<int>(x.shape(1));
-  p.rows = ops.on_device(rows);
+  ops.inputs().begin(OpInputs::room<int32_t>(rows.size()));
+  p.rows = ops.inputs().place(rows);
+  ops.inputs().move();
   p.num_rows = static_cast<int>(rows.size());
   p.out = out.data();
   const nb::gil_scoped_release unlocked;
@@ -160,12 +162,12 @@ void run_mixture(BackendOps& ops, const std::vector<std::tuple<PackedWeight*, Pa
   CombineExpertsParams combine{run.out, group.rows, route.weights, num_tokens, columns, dim, to.out.data()};
 
   const nb::gil_scoped_release unlocked;
+  const auto table = backend.make_expert_table(queue, std::move(matrices));
+  run.table = table.get();
   ops.reserve({.max_tokens = num_tokens,
                .max_k = std::max(dim, width),
                .max_n = std::max({dim, 2 * width, num_experts}),
                .max_expert_rows = places});
-  const auto table = backend.make_expert_table(queue, std::move(matrices));
-  run.table = table.get();
   if (shared) {
     backend.upload(queue, run.out + size_t(places) * dim, shared->data(), shared->size() * sizeof(float));
   }

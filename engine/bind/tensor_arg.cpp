@@ -1,7 +1,10 @@
 #include "tensor_arg.h"
 
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
 #include <array>
-#include <string>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/format.h"
@@ -37,23 +40,44 @@ bool matches(nb::dlpack::dtype dtype, DType wanted) {
   return dtype.lanes == 1 && dtype_text(dtype) == dtype_name(wanted);
 }
 
+// What the value's owner gives for DLPack, in order with the stream that will use it.
+nb::object dlpack_capsule(nb::handle value, uintptr_t stream) {
+  constexpr uintptr_t kDefaultStream = 1;  // as DLPack numbers it; 0 may not be said
+  return value.attr("__dlpack__")(nb::arg("stream") = stream ? stream : kDefaultStream);
+}
+
 template <class Tensor>
-Tensor take(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim) {
+Tensor import(nb::handle value, const char* name, const TensorPlace& place) {
+  if (const auto device = device_of(value); device && *device != place.name()) {
+    refuse(name, cat("is on device \"", *device, "\", must be on \"", place.name(), "\", where this call runs"));
+  }
+  Tensor t;
+  if (place.kind == TensorPlace::kGpu) {
+    if (!nb::hasattr(value, "__dlpack__")) {
+      refuse(name, cat("must be a tensor on ", place.name(), " that offers DLPack, got ", class_name(value)));
+    }
+    if (!nb::try_cast<Tensor>(dlpack_capsule(value, place.stream), t, false)) {
+      refuse(name, cat("cannot be taken by DLPack from ", class_name(value)));
+    }
+  } else if (!nb::try_cast<Tensor>(value, t, false)) {
+    ReadTensor readable;
+    if (nb::try_cast<ReadTensor>(value, readable, false)) refuse(name, "is read-only, must be writable");
+    refuse(name, cat("must be a torch tensor or a NumPy array, got ", class_name(value)));
+  }
+  const int type = place.kind == TensorPlace::kGpu ? nb::device::cuda::value : nb::device::cpu::value;
+  if (t.device_type() != type || (type != nb::device::cpu::value && t.device_id() != place.ordinal)) {
+    refuse(name, cat("is on device ", t.device_id(), " of DLPack's type ", t.device_type(), ", must be on \"",
+                     place.name(), "\", where this call runs"));
+  }
+  return t;
+}
+
+template <class Tensor>
+Tensor take(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim, const TensorPlace& place) {
   if (nb::hasattr(value, "requires_grad") && nb::cast<bool>(nb::bool_(value.attr("requires_grad")))) {
     refuse(name, "requires grad, and this kernel has no backward pass; pass its .detach()");
   }
-  if (nb::hasattr(value, "device") && nb::hasattr(value.attr("device"), "type")) {
-    const auto device = nb::cast<std::string>(value.attr("device").attr("type"));
-    if (device != "cpu") refuse(name, cat("is on device \"", device, "\", must be on \"cpu\""));
-  }
-  Tensor t;
-  if (!nb::try_cast<Tensor>(value, t, false)) {
-    ReadTensor readable;
-    if (nb::try_cast<ReadTensor>(value, readable, false)) refuse(name, "is read-only, must be writable");
-    refuse(name, cat("must be a torch CPU tensor or a NumPy array, got ", class_name(value)));
-  }
-  if (t.device_type() != nb::device::cpu::value)
-    refuse(name, cat("is on device type ", t.device_type(), ", must be on \"cpu\""));
+  Tensor t = import<Tensor>(value, name, place);
   std::string wanted;
   bool fits = false;
   for (DType dtype : dtypes) {
@@ -76,12 +100,34 @@ Tensor take(nb::handle value, const char* name, std::span<const DType> dtypes, i
 
 }  // namespace
 
-ReadTensor read_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim) {
-  return take<ReadTensor>(value, name, dtypes, ndim);
+std::string TensorPlace::name() const { return kind == kHost ? "cpu" : cat("cuda:", ordinal); }
+
+std::optional<std::string> device_of(nb::handle value) {
+  try {
+    if (nb::hasattr(value, "device") &&
+        nb::hasattr(value.attr("device"), "type")) {  // torch's, which is the quicker one
+      const nb::object device = value.attr("device");
+      const auto type = nb::cast<std::string>(device.attr("type"));
+      return type == "cuda" ? cat(type, ":", nb::cast<int>(device.attr("index"))) : type;
+    }
+    if (!nb::hasattr(value, "__dlpack_device__")) return std::nullopt;
+    const auto [type, ordinal] = nb::cast<std::pair<int, int>>(value.attr("__dlpack_device__")());
+    if (type == nb::device::cpu::value) return "cpu";
+    if (type == nb::device::cuda::value) return cat("cuda:", ordinal);
+    return cat("DLPack's type ", type, ":", ordinal);
+  } catch (const std::exception&) {  // of Python, or something else than a pair of integers
+    return std::nullopt;
+  }
 }
 
-WriteTensor write_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim) {
-  return take<WriteTensor>(value, name, dtypes, ndim);
+ReadTensor read_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim,
+                       const TensorPlace& place) {
+  return take<ReadTensor>(value, name, dtypes, ndim, place);
+}
+
+WriteTensor write_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim,
+                         const TensorPlace& place) {
+  return take<WriteTensor>(value, name, dtypes, ndim, place);
 }
 
 std::vector<int32_t> index_tensor(nb::handle value, const char* name, int64_t lo, int64_t hi) {

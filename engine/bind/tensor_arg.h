@@ -2,7 +2,9 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bind.h"
@@ -13,13 +15,29 @@ namespace octavo {
 using ReadTensor = nb::ndarray<nb::ro>;
 using WriteTensor = nb::ndarray<>;
 
-// A torch CPU tensor or NumPy array handed over without a copy: contiguous, of one of `dtypes`, with `ndim` dimensions
-// (-1: any number from one). Error(kInvalidArgument, name, ...) says what is wrong with it. The array keeps the memory
-// alive; only its owner's thread may drop it, and with the GIL held.
-ReadTensor read_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim);
-WriteTensor write_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim);
+// Where the tensors of a call lie.
+struct TensorPlace {
+  enum Kind { kHost, kGpu };
+  Kind kind = kHost;
+  int ordinal = 0;  // of the GPU
+  uintptr_t stream =
+      0;  // in which they are read and written, a cudaStream_t: their owner lets it wait for what it must
 
-// A one-dimensional tensor of int32 or int64, copied; every value must lie in [lo, hi].
+  std::string name() const;  // "cpu", "cuda:1"
+};
+
+// The same for where a tensor lies, whatever made it; empty where it does not say.
+std::optional<std::string> device_of(nb::handle value);
+
+// A torch tensor, a NumPy array or what else offers DLPack, handed over without a copy: in its place, contiguous, of
+// one of `dtypes`, with `ndim` dimensions (-1: any number from one). Error(kInvalidArgument, name, ...) says what is
+// wrong with it. The array keeps the memory alive; only its owner's thread may drop it, and with the GIL held.
+ReadTensor read_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim,
+                       const TensorPlace& place = {});
+WriteTensor write_tensor(nb::handle value, const char* name, std::span<const DType> dtypes, int ndim,
+                         const TensorPlace& place = {});
+
+// A one-dimensional tensor of int32 or int64 in host memory, copied; every value must lie in [lo, hi].
 std::vector<int32_t> index_tensor(nb::handle value, const char* name, int64_t lo, int64_t hi);
 
 template <class Tensor>

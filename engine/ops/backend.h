@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +23,7 @@ struct BackendCaps {
   std::string name;  // "cpu", "cuda"
   std::string isa;   // "baseline", "avx2", "avx512bf16", ...; "sm_90"
   int threads = 1;
+  int ordinal = 0;  // of the device among those of its kind
   std::vector<DType> kv_dtypes;
 };
 
@@ -49,6 +51,12 @@ class Queue {
   virtual void wait() = 0;
   // Where the time of each later parallel region is noted; null: nowhere.
   virtual void watch_regions(RegionTimes* times) = 0;
+  // Until leave() the queue's work goes into a stream that somebody else owns: behind what was asked of the queue and
+  // of that stream before, and what either is asked later goes behind it. No host thread waits. stream: the device's
+  // own handle (a cudaStream_t, 0: its default stream). The device is the calling thread's meanwhile. The CPU has no
+  // streams.
+  virtual void enter(uintptr_t stream) {}
+  virtual void leave() {}
 };
 
 // The pool of a KV group: memory for num_blocks blocks in each layer of the group.
@@ -69,6 +77,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual BackendCaps caps() const = 0;
+  // What the calling thread asks from now on goes to this device. Each thread that works with it says so, once.
+  virtual void use_device() noexcept {}
   virtual std::unique_ptr<Queue> make_queue(int threads) = 0;
 
   // Device pointers are host pointers, and ops are done when they return: nothing needs to be moved.

@@ -12,6 +12,7 @@ class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
   virtual void record(Queue& queue) = 0;  // behind all that was asked of the queue
+  virtual bool reached() = 0;             // without waiting; true where nothing was recorded
   virtual void wait() = 0;                // throws what failed on the device meanwhile
 };
 

@@ -20,6 +20,8 @@ struct DensePanels {
   size_t panel_bytes = 0;  // from one panel to the next
 };
 
+class Backend;
+
 // A matrix [n, k] in a backend's own layout. Made by Backend::pack, used by Backend::linear and Backend::embed.
 class PackedWeight {
  public:
@@ -28,6 +30,8 @@ class PackedWeight {
   int k() const { return k_; }             // input features
   virtual size_t bytes() const = 0;        // resident size
   virtual std::string format() const = 0;  // "q4_1", "bf16", ...
+  // The one that can multiply with it; null: each that reads host memory.
+  virtual const Backend* backend() const { return nullptr; }
   // Row `row` as f32, exactly the values that linear() multiplies with. out: [k]
   virtual void dequantize_row(int row, float* out) const = 0;
   // The panels that hold rows [first_row, first_row + rows); empty where they are quantized or begin inside a panel.

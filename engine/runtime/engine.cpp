@@ -106,6 +106,7 @@ void Engine::start(TokenTable table) {
   running_ = true;
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "octavo-engine");
+    host_->backend().use_device();
     run();
   });
 }

@@ -13,6 +13,7 @@ namespace {
 
 std::unique_ptr<Backend> make_backend(const BackendChoice& choice, Trace* trace) {
   auto backend = open_backend(choice);
+  backend->use_device();
   if (trace) backend = std::make_unique<TracedBackend>(std::move(backend), *trace);
   return backend;
 }

@@ -16,6 +16,7 @@ class TracedBackend final : public Backend {
   TracedBackend(std::unique_ptr<Backend> inner, Trace& trace);
 
   BackendCaps caps() const override { return inner_->caps(); }
+  void use_device() noexcept override { inner_->use_device(); }
   std::unique_ptr<Queue> make_queue(int threads) override { return inner_->make_queue(threads); }
   bool host_memory() const override { return inner_->host_memory(); }
   size_t free_bytes() const override { return inner_->free_bytes(); }

@@ -1,8 +1,8 @@
-"""The engine's kernels on torch CPU tensors or NumPy arrays, without a copy.
+"""The engine's kernels on torch tensors or NumPy arrays, without a copy.
 
 Activations are float32; the paged key-value cache is float32, float16 or bfloat16. One layer's cache is two tensors::
 
-    k_cache  [num_blocks, kv_heads, k_dim, block_size]
+    k_cache  [num_blocks, kv_heads, k_dim, block_size]  on a GPU [num_blocks, kv_heads, block_size, k_dim]
     v_cache  [num_blocks, kv_heads, block_size, v_dim]
 
 with ``block_size`` 8, 16 or 32. A *slot* is ``block * block_size + offset``. A sequence's block table lists the blocks
@@ -15,15 +15,24 @@ into calls, nor the number of threads changes a bit of it.
 A tensor that is not contiguous, on another device, of another dtype or that requires grad raises
 :class:`octavo.errors.InvalidArgumentError` naming the argument. Index arguments (``positions``, ``slot_mapping``,
 ``seq_lens``, ``query_lens``) are int32 or int64 and may be plain lists.
+
+On a GPU. The first tensor of a call decides the device; all others lie there too, and outputs are made there. The
+CUDA backend is loaded at the first such call, see docs/cuda.md. Tensors are taken by DLPack. Work goes into the
+caller's stream, torch's current one (or the one of the :class:`Context`), and nothing waits for it, so that errors of
+the GPU are raised by later calls, as with torch; only :func:`pack_linear`, and a call that needs more memory to work
+in than any before, wait. The cache is float16 or bfloat16 there. ``seq_lens`` and ``query_lens`` decide what is
+launched and are given in host memory; ``positions``, ``slot_mapping`` and ``block_tables`` may be given there, where
+they are checked, or as int32 on the GPU, where they are taken at their word. Calls cannot be recorded in a CUDA graph.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -53,18 +62,27 @@ __all__ = [
 
 
 class Context:
-    """Threads and workspace for the kernels; calls on one context run one after the other.
+    """A device, and threads and workspace for the kernels; calls on one context run one after the other.
 
     Args:
         threads: how many threads, the caller included; 0 takes all CPUs that the process may use.
         isa: the instruction set, ``"baseline"``, ``"avx2"``, ``"avx512vnni"`` or ``"avx512bf16"``; empty takes the best
             one of this machine. The last one rounds activations to bf16 beside bf16 weights and to 8 bits beside q8_0.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; ``threads`` and ``isa`` are the CPU's.
+        stream: the GPU's stream for all calls, a ``cudaStream_t`` as an integer, 0 for the default stream; by default
+            torch's current stream of that GPU at each call, the default stream where torch does not use GPUs.
 
-    Every function of this module takes ``context``; without it they share one context with the defaults.
+    Every function of this module takes ``context``; without it they share one context for each device.
+
+    Raises:
+        ModelError: the device cannot be used (code ``"unsupported"``), with the reason.
     """
 
-    def __init__(self, threads: int = 0, isa: str = "") -> None:
-        self._ops = _engine.BackendOps(threads, isa)
+    def __init__(
+        self, threads: int = 0, isa: str = "", device: str = "cpu", *, stream: int | None = None
+    ) -> None:
+        self._ops = _engine.BackendOps(threads, isa, device)
+        self._stream = stream
         self._lock = threading.Lock()
 
     @property
@@ -74,20 +92,44 @@ class Context:
 
     @property
     def isa(self) -> str:
-        """Name of the instruction set in use."""
+        """Name of the instruction set in use; of a GPU, ``"sm_90"``."""
         return str(self._ops.isa)
 
+    @property
+    def device(self) -> str:
+        """Where the tensors of its calls lie, ``"cpu"`` or ``"cuda:N"``."""
+        return str(self._ops.place)
 
-@functools.cache
-def _default_context() -> Context:
-    return Context()
+    @contextlib.contextmanager
+    def _kernels(self) -> Iterator[_engine.BackendOps]:
+        with self._lock, _torch_device(self.device) as current_stream:
+            self._ops.enter(current_stream if self._stream is None else self._stream)
+            try:
+                yield self._ops
+            finally:
+                self._ops.leave()
 
 
 @contextlib.contextmanager
-def _kernels(context: Context | None) -> Iterator[_engine.BackendOps]:
-    chosen = context or _default_context()
-    with chosen._lock:
-        yield chosen._ops
+def _torch_device(device: str) -> Iterator[int]:
+    """Makes the device torch's current one, since only its tensors leave torch; its current stream, 0 without torch."""
+    torch = sys.modules.get("torch")
+    if device == "cpu" or torch is None or not torch.cuda.is_initialized():
+        yield 0
+        return
+    with torch.cuda.device(device):
+        yield torch.cuda.current_stream().cuda_stream
+
+
+@functools.cache
+def _default_context(device: str) -> Context:
+    return Context(device=device)
+
+
+def _kernels(context: Context | None, tensor: Any) -> contextlib.AbstractContextManager[_engine.BackendOps]:
+    """Those of the context, by default of the tensor's device."""
+    device = _engine.tensor_device(tensor) or "cpu"
+    return (context or _default_context(device if device.startswith("cuda:") else "cpu"))._kernels()
 
 
 def _indices(values: Indices) -> Tensor:
@@ -95,13 +137,17 @@ def _indices(values: Indices) -> Tensor:
 
 
 def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return np.empty(shape, np.float32) if isinstance(like, np.ndarray) else like.new_empty(shape)
+    if isinstance(like, np.ndarray):
+        return np.empty(shape, np.float32)
+    if not hasattr(like, "new_empty"):
+        raise InvalidArgumentError(f"out must be given beside a {type(like).__name__}", param="out")
+    return like.new_empty(shape)
 
 
 def _shape(x: Any, name: str) -> tuple[int, ...]:
     shape = getattr(x, "shape", None)
     if shape is None:
-        raise TypeError(f"{name} must be a torch CPU tensor or a NumPy array, got {type(x).__name__}")
+        raise TypeError(f"{name} must be a torch tensor or a NumPy array, got {type(x).__name__}")
     return tuple(shape)
 
 
@@ -129,7 +175,8 @@ def paged_attention(
 
     Args:
         q: ``[num_tokens, heads, k_dim]`` float32, sequence after sequence, ``num_tokens = sum(query_lens)``.
-        k_cache: ``[num_blocks, kv_heads, k_dim, block_size]``; ``heads`` is a multiple of ``kv_heads``.
+        k_cache: ``[num_blocks, kv_heads, k_dim, block_size]`` (on a GPU with the last two turned round); ``heads`` is a
+            multiple of ``kv_heads``.
         v_cache: ``[num_blocks, kv_heads, block_size, v_dim]``.
         block_tables: ``[num_seqs, max_blocks]`` int32; entries past a sequence's end are not read.
         seq_lens: ``[num_seqs]`` tokens of each sequence, the queries included.
@@ -142,7 +189,7 @@ def paged_attention(
             same blocks, all of them visible to each query. Their keys are then read once for the group; the bits of
             the result stay the same.
         out: ``[num_tokens, heads, v_dim]`` float32 for the result.
-        context: threads to use.
+        context: device, threads and stream to use.
 
     Returns:
         ``out``, or a new tensor of its shape.
@@ -151,7 +198,7 @@ def paged_attention(
         query_lens = np.ones(_shape(block_tables, "block_tables")[:1], np.int64)
     if out is None:
         out = _empty(q, (*_shape(q, "q")[:2], *_shape(v_cache, "v_cache")[3:]))
-    with _kernels(context) as kernels:
+    with _kernels(context, q) as kernels:
         _engine.paged_attention(kernels, 
         q, k_cache, v_cache, block_tables, _indices(seq_lens), _indices(query_lens),
         scale, window, softcap, sinks, [(list(rows), n) for rows, n in prefix_groups], out,
@@ -176,9 +223,9 @@ def write_kv(
         k_cache: ``[num_blocks, kv_heads, k_dim, block_size]``, written in place.
         v_cache: ``[num_blocks, kv_heads, block_size, v_dim]``, written in place.
         slot_mapping: ``[num_tokens]`` slots; -1 leaves a token out.
-        context: threads to use.
+        context: device, threads and stream to use.
     """
-    with _kernels(context) as kernels:
+    with _kernels(context, k) as kernels:
         _engine.write_kv(kernels, k, v, k_cache, v_cache, _indices(slot_mapping))
 
 
@@ -195,11 +242,10 @@ def copy_blocks(
         k_cache: ``[num_blocks, kv_heads, k_dim, block_size]``.
         v_cache: ``[num_blocks, kv_heads, block_size, v_dim]``.
         copies: ``(source, target)``, or ``(source, target, slots)`` for the first ``slots`` slots of the block only.
-        context: threads to use.
+        context: device, threads and stream to use.
     """
-    block_size = _shape(k_cache, "k_cache")[-1]
-    full = [(copy[0], copy[1], copy[2] if len(copy) == 3 else block_size) for copy in copies]
-    with _kernels(context) as kernels:
+    full = [(copy[0], copy[1], copy[2] if len(copy) == 3 else None) for copy in copies]
+    with _kernels(context, k_cache) as kernels:
         _engine.copy_blocks(kernels, k_cache, v_cache, full)
 
 
@@ -213,14 +259,14 @@ def rms_norm(
         weight: ``[dim]`` float32.
         eps: added to the mean of squares.
         out: float32 in the shape of ``x``; may be ``x`` itself.
-        context: threads to use.
+        context: device, threads and stream to use.
 
     Returns:
         ``out``, or a new tensor.
     """
     if out is None:
         out = _empty(x, _shape(x, "x"))
-    with _kernels(context) as kernels:
+    with _kernels(context, x) as kernels:
         _engine.rms_norm(kernels, x, weight, eps, out)
     return out
 
@@ -231,7 +277,7 @@ def silu_and_mul(x: Tensor, out: Tensor | None = None, *, context: Context | Non
     Args:
         x: ``[..., 2 * dim]`` float32.
         out: ``[..., dim]`` float32.
-        context: threads to use.
+        context: device, threads and stream to use.
 
     Returns:
         ``out``, or a new tensor.
@@ -239,7 +285,7 @@ def silu_and_mul(x: Tensor, out: Tensor | None = None, *, context: Context | Non
     if out is None:
         *rows, width = _shape(x, "x")
         out = _empty(x, (*rows, width // 2))
-    with _kernels(context) as kernels:
+    with _kernels(context, x) as kernels:
         _engine.silu_and_mul(kernels, x, out)
     return out
 
@@ -286,28 +332,28 @@ def rope(
         k: ``[num_tokens, kv_heads, head_dim]`` float32.
         positions: ``[num_tokens]`` rows of the table.
         rope_table: ``[max_positions, rotary_dim]`` float32, from :func:`rope_table`.
-        context: threads to use.
+        context: device, threads and stream to use.
     """
-    with _kernels(context) as kernels:
+    with _kernels(context, q) as kernels:
         _engine.rope(kernels, q, k, _indices(positions), rope_table)
 
 
 def pack_linear(weight: Tensor, format: str = "", *, context: Context | None = None) -> PackedWeight:
     """Copies a weight matrix into the layout that :func:`linear` reads, rounding nothing.
 
+    For a GPU it is packed on the host, and multiplied with by the context that packed it.
+
     Args:
         weight: ``[n, k]`` float32, float16 or bfloat16; or, with ``format``, ``[n, bytes per row]`` uint8 rows of GGUF
-            blocks.
+            blocks. With a GPU's context it may lie in host memory too.
         format: ``"q4_0"``, ``"q4_1"``, ``"q5_0"``, ``"q5_1"`` or ``"q8_0"`` for such blocks.
-        context: threads to use.
+        context: device, threads and stream to use.
 
     Returns:
         The packed weight: ``n``, ``k``, ``nbytes``, ``format``, and ``dequantize()`` for the values as float32.
     """
-    dtypes = ["uint8"] if format else ["float32", "float16", "bfloat16"]
-    _engine.check_tensor(weight, "weight", dtypes, 2)
-    with _kernels(context) as kernels:
-        return _engine.pack(kernels, [(cast("Any", weight), format, [])])
+    with _kernels(context, weight) as kernels:
+        return _engine.pack_tensor(kernels, weight, format)
 
 
 def linear(
@@ -327,21 +373,13 @@ def linear(
         packed: an ``[n, k]`` weight from :func:`pack_linear`.
         bias: ``[n]`` float32.
         out: ``[..., n]`` float32 for the result.
-        context: threads to use.
+        context: device, threads and stream to use.
 
     Returns:
         ``out``, or a new tensor.
     """
-    _engine.check_tensor(x, "x", ["float32"])
-    if bias is not None:
-        _engine.check_tensor(bias, "bias", ["float32"], 1)
-    shape = (*_shape(x, "x")[:-1], packed.n)
     if out is None:
-        out = _empty(x, shape)
-    _engine.check_tensor(out, "out", ["float32"])
-    if _shape(out, "out") != shape:
-        raise InvalidArgumentError(f"out has shape {_shape(out, 'out')}, must be {shape}", param="out")
-    with _kernels(context) as kernels:
-        rows, results = x.reshape(-1, x.shape[-1]), out.reshape(-1, packed.n)
-        _engine.linear_into(kernels, packed, cast("Any", rows), cast("Any", results), bias=cast("Any", bias))
+        out = _empty(x, (*_shape(x, "x")[:-1], packed.n))
+    with _kernels(context, x) as kernels:
+        _engine.linear(kernels, x, packed, bias, out)
     return out

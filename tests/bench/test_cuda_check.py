@@ -34,7 +34,7 @@ def test_a_part_that_fails_is_wrong_and_the_others_are_told(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_every_part_runs_on_the_cpu(tmp_path: Path) -> None:
-    parts = ["kernels", "models", "same bits", "attention", "throughput"]
+    parts = ["tensors", "kernels", "models", "same bits", "attention", "throughput"]
     status, lines = run_check(tmp_path / "out.json", "--device", "cpu", "--parts", *parts)
     assert status == 0, [line for line in lines if line["ok"] is False]
     assert {line["part"] for line in lines} == set(parts)

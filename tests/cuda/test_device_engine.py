@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_engine import BACKEND, answers, helpers, make_engine, requests, require_backend
+from emulator_library import load
 
 from octavo import _engine
 
@@ -82,3 +83,15 @@ def test_a_passing_fault_changes_no_answer(alone: list[Any]) -> None:
     assert answers(engine, REQUESTS, together=True) == alone
     assert engine.stats()["failed_steps"] == 1
     engine.shutdown()
+
+
+def test_another_gpu_than_the_first_gives_the_same_answers(alone: list[Any]) -> None:
+    emulator = load("octavo_cuda_emulated")
+    emulator.octavo_emulator_set_devices(2)
+    try:
+        engine = make_engine(device=f"{BACKEND}:1")
+        assert answers(engine, REQUESTS, together=True) == alone
+        engine.shutdown()
+    finally:
+        assert emulator.trial_set_device(0) == 0
+        emulator.octavo_emulator_reset()

@@ -50,17 +50,16 @@ def test_a_device_that_is_not_there(emulator: ctypes.CDLL) -> None:
             _engine.BackendOps(device=device)
 
 
-def copy_a_block(ops: _engine.BackendOps) -> None:
+def gather_a_row(ops: _engine.BackendOps) -> None:
     """An op that moves a list to the device before it is launched."""
-    cache = np.zeros((4, 1, 16, 64), np.float16)
-    _engine.copy_blocks(ops, cache, cache.copy(), [(0, 1, 16), (2, 3, 16)])
+    _engine.gather_rows(ops, np.zeros((4, 8), np.float32), [2], np.zeros((1, 8), np.float32))
 
 
 def test_memory_that_is_not_there(emulator: ctypes.CDLL) -> None:
     ops = _engine.BackendOps(device="cuda-emulated")
     emulator.octavo_emulator_set_memory(ctypes.c_size_t(16))
-    with pytest.raises(OctavoError, match=r"the GPU has \d+ of 16 bytes free, 24 are needed") as caught:
-        copy_a_block(ops)
+    with pytest.raises(OctavoError, match=r"the GPU has \d+ of 16 bytes free, 4096 are needed") as caught:
+        gather_a_row(ops)
     assert (caught.value.code, caught.value.param) == ("out_of_memory", "memory")
 
 
@@ -69,7 +68,7 @@ def test_errors_that_end_a_context_say_so(emulator: ctypes.CDLL, call: int) -> N
     ops = _engine.BackendOps(device="cuda-emulated")
     emulator.octavo_emulator_fail(call, 0, 700)
     with pytest.raises(EngineDeadError, match="cudaErrorIllegalAddress") as caught:
-        copy_a_block(ops)
+        gather_a_row(ops)
     assert caught.value.code == "device_lost"
 
 

@@ -71,7 +71,7 @@ WRONG: dict[str, Callable[[torch.Tensor], Any]] = {
     "requires grad": lambda t: t.float().requires_grad_(),
     "device": lambda t: t.to("meta"),
     "must be": lambda t: t.to(torch.complex64),
-    "must be a torch CPU tensor or a NumPy array": lambda t: object(),
+    "must be a torch tensor or a NumPy array": lambda t: object(),
     "dimensions": lambda t: t[None],
 }
 

@@ -19,6 +19,7 @@ from octavo_bench.cuda.scale import scale_of
 # name: (module, function, seconds)
 PARTS = {
     "draws": ("draws", "run", 30),
+    "tensors": ("tensors", "run", 30),
     "kernels": ("models", "run_kernels", 70),
     "models": ("models", "run_models", 30),
     "same bits": ("figures", "run_same_bits", 50),

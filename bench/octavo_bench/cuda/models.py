@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from octavo import _engine
-from octavo.errors import OctavoError
 from octavo_bench.cuda.reference import Variant, logits
 from octavo_bench.cuda.report import check
 from octavo_bench.cuda.scale import Scale
@@ -58,14 +57,9 @@ def _check(scale: Scale, variant: Variant, options: dict[str, Any]) -> None:
         files = _engine.WeightFiles.quantize_on_load(files, quantization)
     n = scale.prompt
     options = {"kv_dtype": "f16"} | options
-    try:
-        runner = _engine.ModelRunner(
-            variant.config(2 * n), files, device=scale.device, max_tokens=n, max_positions=2 * n, **options
-        )
-    except OctavoError as error:
-        if not quantization or error.code != "unsupported":
-            raise
-        return  # this backend takes quantized weights from files alone
+    runner = _engine.ModelRunner(
+        variant.config(2 * n), files, device=scale.device, max_tokens=n, max_positions=2 * n, **options
+    )
     if quantization:
         tensors |= {
             name: torch.from_numpy(np.array(runner.dequantized(name)))

@@ -56,7 +56,8 @@ class Variant:
         random = torch.Generator().manual_seed(seed)
 
         def matrix(rows: int, columns: int, spread: float = 1.0) -> torch.Tensor:
-            return (torch.randn(rows, columns, generator=random) * (spread / columns**0.5)).to(dtype)
+            made: torch.Tensor = torch.randn(rows, columns, generator=random) * (spread / columns**0.5)
+            return made.to(dtype)
 
         def vector(n: int, *, around: float = 0.0) -> torch.Tensor:
             return around + torch.randn(n, generator=random) * 0.2

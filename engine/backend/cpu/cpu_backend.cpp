@@ -32,7 +32,7 @@ class CpuBackend final : public Backend {
 
   BackendCaps caps() const override {
     return {
-        "cpu", isa_name(isa_), allowed_cpus(), {DType::kF16, DType::kBF16, DType::kF32, DType::kI8, DType::kF8E4M3}};
+        "cpu", isa_name(isa_), allowed_cpus(), 0, {DType::kF16, DType::kBF16, DType::kF32, DType::kI8, DType::kF8E4M3}};
   }
   std::unique_ptr<Queue> make_queue(int threads) override { return std::make_unique<CpuQueue>(threads); }
 

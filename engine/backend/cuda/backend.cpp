@@ -46,14 +46,19 @@ Launch behind(Launch launch, size_t bytes) {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const char* name, const BackendOptions& options)
-      : name_(name), device_(open_device(options.device)), dense_(open_dense_library(options.fast)) {}
+  CudaBackend(const char* name, const DeviceProperties& device, bool fast)
+      : name_(name), device_(device), dense_(open_dense_library(fast)) {}
 
   BackendCaps caps() const override {
-    return {
-        name_, cat("sm_", device_.major, device_.minor), 1, {DType::kF16, DType::kBF16, DType::kI8, DType::kF8E4M3}};
+    return {name_,
+            cat("sm_", device_.major, device_.minor),
+            1,
+            device_.ordinal,
+            {DType::kF16, DType::kBF16, DType::kI8, DType::kF8E4M3}};
   }
+  void use_device() noexcept override { cudaSetDevice(device_.ordinal); }  // the next call tells what is wrong
   std::unique_ptr<Queue> make_queue(int) override {
+    const DeviceGuard guard(device_.ordinal);
     return std::make_unique<GpuQueue>(device_,
                                       [this](const WorkspaceLimits& limits) { return workspace_bytes(limits); });
   }
@@ -126,7 +131,11 @@ class CudaBackend final : public Backend {
     if (p.rows > 0) cuda::scale_logits(gpu(queue).launch(), p);
   }
   std::unique_ptr<ExpertTable> make_expert_table(Queue& queue, std::vector<ExpertMatrices> experts) override {
-    return std::make_unique<GpuExpertTable>(*this, queue, std::move(experts));
+    auto table = std::make_unique<GpuExpertTable>(*this, queue, std::move(experts));
+    for (const WeightView* matrix : {&table->shape.gate_up, &table->shape.down}) {
+      if (matrix->format == WeightFormat::kF32) experts_input_.type = DType::kF32;
+    }
+    return table;
   }
   void route_experts(Queue& queue, const RouteExpertsParams& p) override {
     if (p.num_tokens > 0) cuda::route_experts(gpu(queue).launch(), p);
@@ -161,16 +170,16 @@ class CudaBackend final : public Backend {
   size_t workspace_bytes(const WorkspaceLimits& limits) const {
     size_t input = 0;
     for (const Input& i : inputs_) input = std::max(input, aligned(input_bytes(i.form, limits.max_tokens, i.k)));
-    const size_t product =
-        std::max({quantized_product_workspace(limits, device_), dense_product_workspace(limits, device_),
-                  dense_ ? dense_->workspace_bytes() : size_t{0}});
-    return std::max({input + product, attention_workspace(limits, device_), run_experts_workspace(limits, device_)});
+    const size_t product = dense_ ? dense_->workspace_bytes() : size_t{0};
+    return std::max(
+        {input + product, attention_workspace(limits, device_), run_experts_workspace(limits, experts_input_)});
   }
 
   const char* name_;
   DeviceProperties device_;
   std::unique_ptr<DenseLibrary> dense_;  // null: own products only
   std::vector<Input> inputs_;
+  InputForm experts_input_{.type = DType::kF16};  // the widest
   GpuSteps steps_;
 };
 
@@ -190,20 +199,18 @@ void CudaBackend::linear(Queue& queue, const LinearParams& p) {
       rest = behind(whole, input_bytes(form, p.m, weight.k()));
       prepare_input(rest, p, weight.k(), form, whole.workspace);
     }
-    ProductParams product;
-    product.weight = &section.view;
-    product.input = whole.workspace;
-    product.m = p.m;
-    product.bias = p.bias ? p.bias + section.first_row : nullptr;
-    product.accumulate = p.accumulate;
-    product.y = p.y + section.first_row;
-    product.ldy = p.ldy;
-    if (section.view.scales != nullptr) {
-      quantized_product(rest, product);
-    } else if (dense_ && form.type != DType::kF16) {  // rows of f16 have scales, which the library does not apply
-      dense_->product(rest, product);
+    ProductParams part;
+    part.weight = &section.view;
+    part.input = whole.workspace;
+    part.m = p.m;
+    part.bias = p.bias ? p.bias + section.first_row : nullptr;
+    part.accumulate = p.accumulate;
+    part.y = p.y + section.first_row;
+    part.ldy = p.ldy;
+    if (dense_ && form.type != DType::kF16) {  // rows of f16 have scales, which the library does not apply
+      dense_->product(rest, part);
     } else {
-      dense_product(rest, product);
+      product(rest, part);
     }
   }
 }
@@ -211,7 +218,9 @@ void CudaBackend::linear(Queue& queue, const LinearParams& p) {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const char* name, const BackendOptions& options) {
-  return std::make_unique<CudaBackend>(name, options);
+  const DeviceProperties device = open_device(options.device);
+  const DeviceGuard guard(device.ordinal);
+  return std::make_unique<CudaBackend>(name, device, options.fast);
 }
 
 }  // namespace octavo::cuda

@@ -64,6 +64,12 @@ std::vector<DeviceInfo> list_devices() {
   return out;
 }
 
+DeviceGuard::DeviceGuard(int ordinal) {
+  check(cudaGetDevice(&before_), "asking for the GPU");
+  check(cudaSetDevice(ordinal), "choosing the GPU");
+}
+DeviceGuard::~DeviceGuard() { cudaSetDevice(before_); }
+
 DeviceProperties open_device(int ordinal) {
   const int count = count_devices();
   if (ordinal < 0 || ordinal >= count) {
@@ -73,7 +79,6 @@ DeviceProperties open_device(int ordinal) {
   if (p.major < kOldestMajor) {
     refuse(cat("GPU ", ordinal, " is ", p.name, " (", isa(p), "), octavo needs sm_80 or newer"));
   }
-  check(cudaSetDevice(ordinal), "choosing the GPU");
   return {ordinal,         p.major, p.minor, p.multiProcessorCount, static_cast<int>(p.sharedMemPerBlockOptin),
           p.totalGlobalMem};
 }

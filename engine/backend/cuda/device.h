@@ -10,7 +10,19 @@ namespace octavo::cuda {
 // no GPU, an old one.
 std::vector<DeviceInfo> list_devices();
 
-// Makes `ordinal` the calling thread's device.
+// Error(kUnsupported, "device", ...) unless the kernels run on it.
 DeviceProperties open_device(int ordinal);
+
+// The calling thread's device is another one meanwhile.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int ordinal);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int before_ = 0;
+};
 
 }  // namespace octavo::cuda

@@ -46,22 +46,19 @@ void combine_experts(const Launch& launch, const CombineExpertsParams& p) {
   if (p.num_tokens > 0) cuda::launch(combine_tokens, dim3(p.num_tokens), dim3(kRowThreads), 0, launch.stream, p);
 }
 
-size_t run_experts_workspace(const WorkspaceLimits& limits, const DeviceProperties&) {
+size_t run_experts_workspace(const WorkspaceLimits& limits, InputForm widest) {
   if (limits.max_expert_rows == 0) return 0;
-  InputForm widest;
-  widest.type = DType::kF16;
-  return expert_workspace(widest, widest, limits.max_tokens, limits.max_expert_rows, limits.max_k, limits.max_k,
-                          limits.max_n)
-      .bytes();
+  size_t bytes = 0;
+  for (const InputForm& form : {InputForm{.type = DType::kF16}, widest}) {  // of few rows, parts of their own count more
+    bytes = std::max(bytes, expert_workspace(form, form, limits.max_tokens, limits.max_expert_rows, limits.max_k,
+                                             limits.max_k, limits.max_n)
+                                .bytes());
+  }
+  return bytes;
 }
 
 void run_experts(const Launch& launch, const RunExpertsParams& p, const DeviceExpert* experts, int num_experts,
                  const DeviceExpert& shape) {
-  for (const WeightView* weight : {&shape.gate_up, &shape.down}) {
-    if (weight->format == WeightFormat::kF32) {
-      throw Error(ErrorCode::kUnsupported, "experts", "CUDA kernels multiply no experts in f32; convert them to bf16");
-    }
-  }
   const int places = p.num_tokens * p.chosen, width = shape.down.k;
   if (places == 0) return;
   const InputForm x_form = input_form(shape.gate_up), inner_form = input_form(shape.down);
@@ -75,7 +72,9 @@ void run_experts(const Launch& launch, const RunExpertsParams& p, const DeviceEx
   auto* tiles = reinterpret_cast<ExpertTile*>(inner + sizes.inner);
 
   // Tiles for as many tokens as an expert has on average.
-  const int tokens = tokens_per_block(ceil_div(places, num_experts), shape.gate_up.n, *launch.device);
+  const int average = ceil_div(places, num_experts);
+  const int tokens = std::min(tokens_per_block(shape.gate_up.format, average, shape.gate_up.n, *launch.device),
+                              tokens_per_block(shape.down.format, average, shape.gate_up.n, *launch.device));
   const int count = most_tiles(places, num_experts, tokens);
   const ListTilesArgs list{p.offsets, num_experts, tokens, tiles, count};
   cuda::launch(list_tiles, dim3(1), dim3(32), 0, launch.stream, list);

@@ -87,13 +87,8 @@ struct ProductParams {
   int64_t ldy = 0;
 };
 
-// --- quantized_linear.cu
-size_t quantized_product_workspace(const WorkspaceLimits& limits, const DeviceProperties& device);
-void quantized_product(const Launch& launch, const ProductParams& p);
-
-// --- dense_linear.cu: f32, f16 and bf16 where cuBLASLt is not there
-size_t dense_product_workspace(const WorkspaceLimits& limits, const DeviceProperties& device);
-void dense_product(const Launch& launch, const ProductParams& p);
+// --- product.cu: of every format; f32 and bf16 are cuBLASLt's where it is there
+void product(const Launch& launch, const ProductParams& p);
 
 // --- experts.cu
 // What the kernels read of a layer's experts, on the device. All experts have the same formats and shapes.
@@ -106,7 +101,8 @@ struct DeviceExpert {
 void route_experts(const Launch& launch, const RouteExpertsParams& p);
 void group_experts(const Launch& launch, const GroupExpertsParams& p);
 void combine_experts(const Launch& launch, const CombineExpertsParams& p);
-size_t run_experts_workspace(const WorkspaceLimits& limits, const DeviceProperties& device);
+// widest: of the inputs of all experts that there are.
+size_t run_experts_workspace(const WorkspaceLimits& limits, InputForm widest);
 // experts: [num_experts] on the device; shape: one of them, on the host. p.table and p.gathered are not read.
 void run_experts(const Launch& launch, const RunExpertsParams& p, const DeviceExpert* experts, int num_experts,
                  const DeviceExpert& shape);

@@ -18,7 +18,9 @@ std::byte* allocate_gpu(size_t bytes) {
     throw Error(ErrorCode::kOutOfMemory, "memory",
                 cat("the GPU has ", free, " of ", total, " bytes free, ", bytes, " are needed"));
   }
-  if (const cudaError_t status = cudaMemset(memory, 0, bytes); status != cudaSuccess) {
+  cudaError_t status = cudaMemset(memory, 0, bytes);
+  if (status == cudaSuccess) status = cudaStreamSynchronize(nullptr);  // queues do not wait for the default stream
+  if (status != cudaSuccess) {
     cudaFree(memory);
     check(status, "clearing GPU memory");
   }

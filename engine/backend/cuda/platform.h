@@ -32,6 +32,9 @@ template <class... Params, class... Args>
 cudaError_t try_launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                        Args&&... args) {
   std::tuple<std::decay_t<Params>...> values(std::forward<Args>(args)...);
+  const cudaError_t status =
+      std::apply([](const auto&... v) { return emulator::check_arguments({{&v, sizeof v}...}); }, values);
+  if (status != cudaSuccess) return status;
   return emulator::launch_kernel(__PRETTY_FUNCTION__, grid, block, shared_bytes, stream,
                                  [kernel, values] { std::apply(kernel, values); });
 }

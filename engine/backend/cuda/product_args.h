@@ -23,7 +23,7 @@ struct ProductArgs {
   bool down = false;                      // which of an expert's matrices
   const ExpertTile* tiles = nullptr;      // [blocks along y], of at most as many rows as a block has tokens
   const int32_t* x_rows = nullptr;        // [m] row of x that a row of y is made of; null: the same
-  const uint16_t* x = nullptr;            // [rows of x, slabs * kSlab] f16 or bfloat16, fewer than 2^32 elements
+  const uint16_t* x = nullptr;            // [rows of x, slabs * kSlab] f16, bfloat16 or f32, fewer than 2^32 elements
   const float* x_scale = nullptr;         // [rows of x] what y is multiplied with; null: 1
   const float* x_sums = nullptr;          // [rows of x, slabs * 4] sums of 16 columns; null: no minima
   float* y = nullptr;                     // [m, n], row stride ldy
@@ -36,11 +36,11 @@ struct ProductArgs {
 
 // Tokens of a block, and blocks along the tokens.
 struct ProductGrid {
-  int tokens = 8;  // 8, 16, 32: few_tokens_product; 64: many_tokens_product
+  int tokens = 8;  // 8, 16, 32: few_tokens_product; 64: many_tokens_product; of f32 always 8: float_product
   int blocks = 0;
 };
 // What is fastest for m rows of one matrix with n outputs; bits do not depend on it.
-int tokens_per_block(int m, int n, const DeviceProperties& device);
+int tokens_per_block(WeightFormat format, int m, int n, const DeviceProperties& device);
 
 // Where prepare_input's parts lie: rows, then, of f16, their scales and sums.
 struct InputParts {
@@ -52,9 +52,11 @@ struct InputParts {
 InputParts input_parts(const InputForm& form, int m, int k, std::byte* at);
 void set_input(ProductArgs& args, const InputForm& form, int rows, int k, const std::byte* input);
 
-// Defined in kernels/launch_product.cuh, instantiated for every format that tensor cores multiply.
+// Defined in kernels/launch_product.cuh, for f32 beside the other dense formats.
 template <WeightFormat kFormat>
 void launch_product(const Launch& launch, const ProductArgs& args, ProductGrid grid);
+template <>
+void launch_product<WeightFormat::kF32>(const Launch& launch, const ProductArgs& args, ProductGrid grid);
 void launch_product(WeightFormat format, const Launch& launch, const ProductArgs& args, ProductGrid grid);
 
 }  // namespace octavo::cuda

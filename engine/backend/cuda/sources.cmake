@@ -14,14 +14,14 @@ set(OCTAVO_CUDA_HOST_SOURCES
 set(OCTAVO_CUDA_KERNEL_SOURCES
   attention.cu
   copy_blocks.cu
-  dense_linear.cu
   elementwise.cu
   experts.cu
   prepare_input.cu
+  product.cu
   product_bytes.cu
+  product_dense.cu
   product_nibbles.cu
   product_super.cu
-  quantized_linear.cu
   rope_write.cu
   sampling.cu
 )

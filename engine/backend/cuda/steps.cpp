@@ -13,6 +13,11 @@ class GpuEvent final : public DeviceEvent {
   GpuEvent() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event"); }
   ~GpuEvent() override { cudaEventDestroy(event_); }
   void record(Queue& queue) override { check(cudaEventRecord(event_, gpu(queue).stream()), "recording an event"); }
+  bool reached() override {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status != cudaErrorNotReady) check(status, "asking for an event");
+    return status == cudaSuccess;
+  }
   void wait() override { check(cudaEventSynchronize(event_), "a step on the GPU"); }
 
  private:

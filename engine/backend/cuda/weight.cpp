@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "backend/cuda/device.h"
 #include "backend/cuda/weight_layout.h"
 #include "base/errors.h"
 #include "base/format.h"
@@ -143,6 +144,7 @@ std::string GpuWeight::format() const {
 
 // The kernel that looks up embeddings reads every format; for tests, so it may allocate.
 void GpuWeight::dequantize_row(int row, float* out) const {
+  const DeviceGuard guard(backend_.caps().ordinal);
   const auto id = backend_.allocate(sizeof(int32_t));
   const auto values = backend_.allocate(static_cast<size_t>(k_) * sizeof(float));
   const int32_t index = row;

@@ -21,6 +21,7 @@ class GpuWeight final : public PackedWeight {
 
   size_t bytes() const override { return bytes_; }
   std::string format() const override;
+  const Backend* backend() const override { return &backend_; }
   void dequantize_row(int row, float* out) const override;
   std::optional<DensePanels> dense_panels(int, int) const override { return std::nullopt; }
   const std::vector<Section>& sections() const { return sections_; }

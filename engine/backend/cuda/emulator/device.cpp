@@ -1,5 +1,8 @@
 #include "backend/cuda/emulator/device.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +27,18 @@ void perform(const Copy& c) {
     std::memmove(static_cast<std::byte*>(c.to) + row * c.to_pitch,
                  static_cast<const std::byte*>(c.from) + row * c.from_pitch, c.width);
   }
+}
+
+// Whether the word is the address of something in this process. Two integers beside each other look like what lies
+// between the heap of a program at a fixed place and the other mappings, which is a sanitizer's; a small integer beside
+// padding, which holds anything, like the first page of a thread's heap.
+bool is_address(uint64_t word) {
+  constexpr uint64_t kLowest = uint64_t{1} << 16, kHeapEnd = uint64_t{1} << 33;
+  constexpr uint64_t kMappings = uint64_t{1} << 46, kEnd = uint64_t{1} << 47, kSmall = uint64_t{1} << 20;
+  if (word < kLowest || (word >= kHeapEnd && word < kMappings) || word >= kEnd) return false;
+  if (word >= kMappings && word % (uint64_t{1} << 32) < kSmall) return false;
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return msync(reinterpret_cast<void*>(word / page * page), 1, MS_ASYNC) == 0;
 }
 
 }  // namespace
@@ -76,6 +91,8 @@ void Device::reset_hooks() {
   failures_ = {};
   lasting_ = last_ = cudaSuccess;
   seed_ = 0;
+  strict_ = false;
+  count_ = 1;
   total_bytes_ = kTotalBytes;
 }
 
@@ -146,6 +163,13 @@ cudaError_t Device::copy(const Copy& copy, cudaMemcpyKind kind, Stream* stream) 
   if (kind != cudaMemcpyDefault &&
       (to_device != (to == cudaMemoryTypeDevice) || from_device != (from == cudaMemoryTypeDevice)))
     return note(cudaErrorInvalidValue);
+  if (to == cudaMemoryTypeDevice && from != cudaMemoryTypeDevice) {
+    for (size_t row = 0; row < copy.height; ++row) {
+      const cudaError_t status =
+          check_pointers(static_cast<const std::byte*>(copy.from) + row * copy.from_pitch, copy.width);
+      if (status != cudaSuccess) return status;
+    }
+  }
   if (from == cudaMemoryTypeUnregistered) {  // pageable memory is read before the call returns
     auto staged = std::make_shared<std::vector<std::byte>>(copy.width * copy.height);
     perform({staged->data(), copy.width, copy.from, copy.from_pitch, copy.width, copy.height});
@@ -162,6 +186,17 @@ cudaError_t Device::fill(void* to, int value, size_t bytes, Stream* stream) {
   if (const cudaError_t status = answer(Call::kCopy); status != cudaSuccess) return status;
   if (bytes && type_of(to, bytes) != cudaMemoryTypeDevice) return note(cudaErrorInvalidValue);
   return enqueue(stream, [to, value, bytes] { std::memset(to, value, bytes); });
+}
+
+cudaError_t Device::check_pointers(const void* bytes, size_t size) {
+  if (!strict_) return cudaSuccess;
+  for (size_t at = 0; at + sizeof(uint64_t) <= size; at += sizeof(uint64_t)) {
+    uint64_t word;
+    std::memcpy(&word, static_cast<const std::byte*>(bytes) + at, sizeof word);
+    if (is_address(word) && type_of(reinterpret_cast<const void*>(word), 0) != cudaMemoryTypeDevice)
+      return note(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
 }
 
 cudaError_t Device::launch(const Block::Shape& given, Stream* stream, Work body) {

@@ -1,5 +1,6 @@
 #pragma once
-// The one device behind the runtime API. Every call holds its lock; kernels run in the call that waits for them.
+// The device behind the runtime API, or all of several: they share a memory, and a stream is one's own. Every call
+// holds its lock; kernels run in the call that waits for them.
 #include <array>
 #include <chrono>
 #include <deque>
@@ -28,16 +29,20 @@ struct GraphExec {
   std::vector<Work> work;
 };
 struct Stream {
+  int device = 0;
   std::deque<Work> work;
   std::shared_ptr<Graph> capture;  // shared with streams that joined it through an event
   bool leads_capture = false;
 };
-struct Event {
-  uint64_t recorded = 0;  // how often it was put into a stream, and how often that was reached
-  uint64_t reached = 0;
+// One time that an event was put into a stream. What waits for it does not see later ones.
+struct EventRecord {
   Stream* stream = nullptr;
-  std::shared_ptr<Graph> capture;
+  bool reached = false;
   std::chrono::steady_clock::time_point time;
+};
+struct Event {
+  std::shared_ptr<EventRecord> last;
+  std::shared_ptr<Graph> capture;
 };
 struct Copy {
   void* to;
@@ -66,8 +71,12 @@ class Device {
   size_t live_bytes() const;
   cudaError_t copy(const Copy& copy, cudaMemcpyKind kind, Stream* stream);
   cudaError_t fill(void* to, int value, size_t bytes, Stream* stream);
+  // Where it is strict: an error if a word of the bytes is a pointer to memory that is the host's.
+  cudaError_t check_pointers(const void* bytes, size_t size);
 
-  Stream* create_stream();
+  int count() const { return count_; }
+  Stream* create_stream(int device);
+  bool is_elsewhere(Stream* stream, int device) const;
   cudaError_t destroy_stream(Stream* stream);
   cudaError_t enqueue(Stream* stream, Work work);
   cudaError_t launch(const Block::Shape& shape, Stream* stream, Work body);
@@ -93,6 +102,8 @@ class Device {
   void fail_later(Call call, int after, cudaError_t error);
   void set_seed(unsigned seed) { seed_ = seed; }
   void set_memory(size_t bytes) { total_bytes_ = bytes; }
+  void set_strict(bool strict) { strict_ = strict; }
+  void set_count(int count) { count_ = count; }
   void reset_hooks();
 
  private:
@@ -113,7 +124,8 @@ class Device {
   void step(Stream& stream);
   void drain(Stream& stream);
   void drain_all();
-  void reach(Event& event, uint64_t recorded);
+  bool has_work(const EventRecord& record) const;
+  void reach(EventRecord& record);
 
   std::recursive_mutex mutex_;
   std::map<const std::byte*, Allocation> allocations_;  // by begin
@@ -126,6 +138,8 @@ class Device {
   size_t total_bytes_ = kTotalBytes;
   size_t used_bytes_ = 0;
   unsigned seed_ = 0;
+  bool strict_ = false;
+  int count_ = 1;
   std::array<Failure, kCalls> failures_;
   cudaError_t lasting_ = cudaSuccess;
   cudaError_t last_ = cudaSuccess;

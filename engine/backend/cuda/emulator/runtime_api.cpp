@@ -6,28 +6,44 @@ using octavo::emulator::Call;
 using octavo::emulator::Device;
 using octavo::emulator::Guard;
 
+namespace {
+
+thread_local int current = 0;  // the thread's device
+
+bool is_there(Guard& device, int index) { return index >= 0 && index < device->count(); }
+
+// A stream takes launches and events of its own device only.
+cudaError_t check_stream(Guard& device, cudaStream_t stream) {
+  return device->is_elsewhere(stream, current) ? device->note(cudaErrorInvalidResourceHandle) : cudaSuccess;
+}
+
+}  // namespace
+
 cudaError_t cudaGetDeviceCount(int* count) {
   Guard device;
-  *count = 1;
+  *count = device->count();
   return device->answer(Call::kDevice);
 }
 cudaError_t cudaSetDevice(int index) {
   Guard device;
-  return device->note(index == 0 ? device->answer(Call::kDevice) : cudaErrorInvalidDevice);
+  if (!is_there(device, index)) return device->note(cudaErrorInvalidDevice);
+  const cudaError_t status = device->answer(Call::kDevice);
+  if (status == cudaSuccess) current = index;
+  return status;
 }
 cudaError_t cudaGetDevice(int* index) {
-  *index = 0;
+  *index = current;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   Guard device;
-  if (index != 0) return device->note(cudaErrorInvalidDevice);
+  if (!is_there(device, index)) return device->note(cudaErrorInvalidDevice);
   *properties = device->properties();
   return device->answer(Call::kDevice);
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int index) {
   Guard device;
-  if (index != 0) return device->note(cudaErrorInvalidDevice);
+  if (!is_there(device, index)) return device->note(cudaErrorInvalidDevice);
   const cudaDeviceProp properties = device->properties();
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
@@ -127,7 +143,7 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) { return cudaMemsetAsy
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   Guard device;
-  *stream = device->create_stream();
+  *stream = device->create_stream(current);
   return device->answer(Call::kDevice);
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
@@ -163,7 +179,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   Guard device;
-  return device->record_event(event, stream);
+  const cudaError_t status = check_stream(device, stream);
+  return status == cudaSuccess ? device->record_event(event, stream) : status;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Guard device;
@@ -212,9 +229,19 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 
 namespace octavo::emulator {
 
+cudaError_t check_arguments(std::initializer_list<std::pair<const void*, size_t>> arguments) {
+  Guard device;
+  for (const auto& [argument, bytes] : arguments) {
+    if (const cudaError_t status = device->check_pointers(argument, bytes); status != cudaSuccess) return status;
+  }
+  return cudaSuccess;
+}
+
 cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                           std::function<void()> body) {
   Guard device;
+  const cudaError_t status = check_stream(device, stream);
+  if (status != cudaSuccess) return status;
   return device->launch({grid, block, shared_bytes, 0, name}, stream, std::move(body));
 }
 
@@ -231,6 +258,14 @@ void octavo_emulator_set_seed(unsigned seed) {
 void octavo_emulator_set_memory(size_t total_bytes) {
   Guard device;
   device->set_memory(total_bytes);
+}
+void octavo_emulator_set_devices(int count) {
+  Guard device;
+  device->set_count(count);
+}
+void octavo_emulator_set_strict(int on) {
+  Guard device;
+  device->set_strict(on != 0);
 }
 size_t octavo_emulator_live_bytes() {
   Guard device;

@@ -3,6 +3,8 @@
 // for it, so that a buffer which the host reuses too early is seen changed.
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/emulator/vector_types.h"
@@ -157,6 +159,8 @@ namespace octavo::emulator {
 
 cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                           std::function<void()> body);
+// Places and sizes of a kernel's arguments.
+cudaError_t check_arguments(std::initializer_list<std::pair<const void*, size_t>> arguments);
 
 }  // namespace octavo::emulator
 
@@ -175,6 +179,9 @@ void octavo_emulator_fail(int call, int after, int error);
 void octavo_emulator_set_seed(unsigned seed);         // order of blocks, warps and lanes; 0: the natural one
 void octavo_emulator_set_memory(size_t total_bytes);  // of the device
 size_t octavo_emulator_live_bytes();                  // device and pinned memory not yet freed
-void octavo_emulator_reset();                         // seed, memory and failures as at the start; allocations stay
+void octavo_emulator_set_devices(int count);          // all in one memory; streams are each one's own
+// 1: a kernel's arguments and what is copied to the device may hold no pointer to the host's memory, as on a GPU.
+void octavo_emulator_set_strict(int on);
+void octavo_emulator_reset();  // seed, memory, devices, strictness and failures as at the start; allocations stay
 }
 #pragma GCC visibility pop

@@ -6,19 +6,22 @@
 
 namespace octavo::emulator {
 
-Stream* Device::create_stream() {
+Stream* Device::create_stream(int device) {
   auto stream = std::make_unique<Stream>();
+  stream->device = device;
   Stream* made = stream.get();
   streams_[made] = std::move(stream);
   return made;
 }
 
+bool Device::is_elsewhere(Stream* stream, int device) const {
+  const auto found = streams_.find(stream);
+  return found != streams_.end() && stream->device != device;
+}
+
 cudaError_t Device::destroy_stream(Stream* stream) {
   if (!streams_.count(stream)) return note(cudaErrorInvalidResourceHandle);
   drain(*stream);
-  for (auto& [event, owned] : events_) {
-    if (event->stream == stream) event->stream = nullptr;
-  }
   streams_.erase(stream);
   return lasting_;
 }
@@ -88,7 +91,7 @@ Event* Device::create_event() {
 
 cudaError_t Device::destroy_event(Event* event) {
   if (!events_.count(event)) return note(cudaErrorInvalidResourceHandle);
-  reach(*event, event->recorded);
+  if (event->last) reach(*event->last);
   events_.erase(event);
   return lasting_;
 }
@@ -98,18 +101,26 @@ cudaError_t Device::record_event(Event* event, Stream* stream) {
   Stream& target = of(stream);
   event->capture = target.capture;
   if (target.capture) return cudaSuccess;  // an order within the graph, which keeps it anyway
-  event->stream = &target;
-  const uint64_t number = ++event->recorded;
-  return enqueue(stream, [event, number] {
-    event->reached = number;
-    event->time = std::chrono::steady_clock::now();
+  event->last = std::make_shared<EventRecord>();
+  event->last->stream = &target;
+  return enqueue(stream, [record = event->last] {
+    record->reached = true;
+    record->time = std::chrono::steady_clock::now();
   });
 }
 
-// Does the work before the given record of the event.
-void Device::reach(Event& event, uint64_t recorded) {
-  if (event.stream && event.stream != &default_stream_) drain(default_stream_);
-  while (event.reached < recorded && event.stream && !event.stream->work.empty()) step(*event.stream);
+// Whether it is ahead and its stream, if that is still there, has something to do.
+bool Device::has_work(const EventRecord& record) const {
+  if (record.reached) return false;
+  if (record.stream == &default_stream_) return !default_stream_.work.empty();
+  const auto found = streams_.find(record.stream);
+  return found != streams_.end() && !found->second->work.empty();
+}
+
+// Does the work before it.
+void Device::reach(EventRecord& record) {
+  if (record.stream != &default_stream_) drain(default_stream_);
+  while (has_work(record)) step(*record.stream);
 }
 
 cudaError_t Device::wait_event(Stream* stream, Event* event) {
@@ -119,35 +130,33 @@ cudaError_t Device::wait_event(Stream* stream, Event* event) {
     target.capture = event->capture;
     return cudaSuccess;
   }
-  if (target.capture || event->stream == &target) return cudaSuccess;
-  const uint64_t number = event->recorded;
-  return enqueue(stream, [this, event, number] {
-    if (events_.count(event)) reach(*event, number);
-  });
+  if (target.capture || !event->last || event->last->stream == &target) return cudaSuccess;
+  return enqueue(stream, [this, record = event->last] { reach(*record); });
 }
 
 cudaError_t Device::synchronize(Event* event) {
   if (!events_.count(event)) return note(cudaErrorInvalidResourceHandle);
   if (event->capture) return note(cudaErrorStreamCaptureUnsupported);
   if (const cudaError_t status = answer(Call::kSync); status != cudaSuccess) return status;
-  reach(*event, event->recorded);
+  if (event->last) reach(*event->last);
   return lasting_;
 }
 
 cudaError_t Device::query(Event* event) {
   if (!events_.count(event)) return note(cudaErrorInvalidResourceHandle);
   if (const cudaError_t status = answer(Call::kSync); status != cudaSuccess) return status;
-  if (event->reached < event->recorded && event->stream && !event->stream->work.empty()) {
-    if (event->stream != &default_stream_) drain(default_stream_);
-    step(*event->stream);
+  if (!event->last) return lasting_;
+  if (has_work(*event->last)) {
+    if (event->last->stream != &default_stream_) drain(default_stream_);
+    if (has_work(*event->last)) step(*event->last->stream);
   }
-  return event->reached < event->recorded ? cudaErrorNotReady : lasting_;
+  return event->last->reached ? lasting_ : cudaErrorNotReady;
 }
 
 cudaError_t Device::elapsed(float* milliseconds, const Event* begin, const Event* end) {
-  if (begin->reached == 0 || end->reached == 0) return note(cudaErrorInvalidResourceHandle);
-  if (begin->reached < begin->recorded || end->reached < end->recorded) return cudaErrorNotReady;
-  *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  if (!begin->last || !end->last) return note(cudaErrorInvalidResourceHandle);
+  if (!begin->last->reached || !end->last->reached) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->last->time - begin->last->time).count();
   return cudaSuccess;
 }
 

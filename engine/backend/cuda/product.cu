@@ -7,8 +7,8 @@ namespace octavo::cuda {
 
 // Blocks of few_tokens_product read activations once for every 16 rows, those of many_tokens_product once for 128, but
 // there are 16 times fewer of them. They are worth it where they leave few multiprocessors idle.
-int tokens_per_block(int m, int n, const DeviceProperties& device) {
-  if (m <= 8) return 8;
+int tokens_per_block(WeightFormat format, int m, int n, const DeviceProperties& device) {
+  if (m <= 8 || format == WeightFormat::kF32) return 8;
   if (m <= 16) return 16;
   if (m <= 32) return 32;
   const int64_t blocks = int64_t{ceil_div(n, 128)} * ceil_div(m, 64);
@@ -20,6 +20,7 @@ void launch_product(WeightFormat format, const Launch& launch, const ProductArgs
   case WeightFormat::k##f: \
     return launch_product<WeightFormat::k##f>(launch, args, grid);
   switch (format) {
+    OCTAVO_PRODUCT(F32)
     OCTAVO_PRODUCT(F16)
     OCTAVO_PRODUCT(BF16)
     OCTAVO_PRODUCT(Q4_0)
@@ -41,11 +42,9 @@ void launch_product(WeightFormat format, const Launch& launch, const ProductArgs
     OCTAVO_PRODUCT(Int8x128)
     OCTAVO_PRODUCT(F8x32)
     OCTAVO_PRODUCT(F8x128)
-    case WeightFormat::kF32:
-      break;
   }
 #undef OCTAVO_PRODUCT
-  throw Error(ErrorCode::kInternal, "weight", cat(weight_format_info(format).name, " has no tensor core product"));
+  throw Error(ErrorCode::kInternal, "weight", cat("a product in format ", static_cast<int>(format)));
 }
 
 void set_input(ProductArgs& args, const InputForm& form, int rows, int k, const std::byte* input) {
@@ -56,9 +55,7 @@ void set_input(ProductArgs& args, const InputForm& form, int rows, int k, const 
   args.slabs = slabs_of(k);
 }
 
-size_t quantized_product_workspace(const WorkspaceLimits&, const DeviceProperties&) { return 0; }
-
-void quantized_product(const Launch& launch, const ProductParams& p) {
+void product(const Launch& launch, const ProductParams& p) {
   const WeightView& weight = *p.weight;
   ProductArgs args;
   args.weight = {weight.codes, weight.scales, p.bias};
@@ -68,7 +65,7 @@ void quantized_product(const Launch& launch, const ProductParams& p) {
   args.m = p.m;
   args.n = weight.n;
   args.accumulate = p.accumulate;
-  const int tokens = tokens_per_block(p.m, weight.n, *launch.device);
+  const int tokens = tokens_per_block(weight.format, p.m, weight.n, *launch.device);
   launch_product(weight.format, launch, args, {tokens, ceil_div(p.m, tokens)});
 }
 
