@@ -1,14 +1,13 @@
-// stress [seconds]: clients with a channel each submit, fork, cancel and drain; others pause the engine, look at it and
-// provoke faults. Every accepted request must end exactly once, and no block may be live in the end.
-#include <atomic>
-#include <chrono>
+// stress [seconds]: rounds of an engine each, with a cache far too small for what is asked of it. Threads submit, fork,
+// cancel, hang up, read slowly, pause it, look at it and provoke faults; every second engine is shut down under them.
+// Every accepted request must end exactly once and say what it says on a quiet engine, and no block may be live in the
+// end. What differs from round to round: instruction set, format of weights and cache, a window, blocks, limits.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <random>
-#include <thread>
 
-#include "runtime/engine.h"
+#include "backend/cpu/isa.h"
+#include "company.h"
 #include "tiny_model.h"
 
 using namespace octavo;
@@ -16,157 +15,87 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr int kClients = 6;
-constexpr size_t kUnderWay = 24;  // of one client
+constexpr int kRoundSeconds = 10;
 
-struct Counts {
-  std::atomic<int64_t> accepted{0}, ended{0}, refused{0}, cancelled{0}, failed{0}, tokens{0};
-  std::atomic<bool> wrong{false};
+struct Setup {
+  WeightFormat weights;
+  DType cache;
+  int window;
+  int block_size;
+  int cache_tokens;
+  int max_seqs_per_tenant;
+  int threads;
 };
 
-void complain(Counts& counts, const char* what, RequestId id) {
-  std::fprintf(stderr, "request %llu %s\n", static_cast<unsigned long long>(id), what);
-  counts.wrong = true;
-}
+constexpr Setup kSetups[] = {
+    {WeightFormat::kF32, DType::kF16, 0, 16, 480, 0, 2},
+    {WeightFormat::kQ8_0, DType::kF8E4M3, 0, 8, 400, 6, 3},
+    {WeightFormat::kBF16, DType::kBF16, 40, 16, 480, 0, 3},
+};
 
-// Requests of one client: how many of their choices are still to end.
-using UnderWay = std::map<RequestId, int>;
+struct Totals {
+  int64_t ended = 0, equal = 0, steps = 0, preemptions = 0;
+  bool right = true;
+};
 
-void drain(Channel& channel, UnderWay& under_way, Counts& counts) {
-  for (const Delta& delta : channel.drain()) {
-    counts.tokens += static_cast<int64_t>(delta.token_ids.size());
-    const auto it = under_way.find(delta.id);
-    if (it == under_way.end()) {
-      complain(counts, "tells something after its end", delta.id);
-      continue;
-    }
-    if (delta.finish == Finish::kNone) continue;
-    counts.failed += delta.finish == Finish::kError;
-    if (--it->second > 0) continue;
-    ++counts.ended;
-    under_way.erase(it);
-  }
-}
-
-void client(Engine& engine, int number, Clock::time_point end, Counts& counts) {
-  std::mt19937 random(number);
-  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  const auto channel = engine.open_channel();
-  UnderWay under_way;
-  const auto take = [&](const std::variant<RequestId, Refusal>& result, int choices) {
-    if (const auto* id = std::get_if<RequestId>(&result)) {
-      under_way[*id] = choices;
-      ++counts.accepted;
-    } else {
-      ++counts.refused;
-    }
-  };
-  while (Clock::now() < end) {
-    const int what = below(10);
-    if (what < 5 && under_way.size() < kUnderWay) {
-      auto params = std::make_shared<SamplingParams>();
-      params->n = below(6) == 0 ? 3 : 1;
-      params->max_tokens = 1 + below(60);
-      params->seed = random();
-      params->logprobs = below(4) == 0 ? 2 : -1;
-      SubmitRequest request;
-      request.prompt.assign(1 + below(20) * below(20), 2 + below(3));
-      request.prompt.push_back(below(97));  // 96 is refused
-      request.params = params;
-      request.channel = channel;
-      request.tenant = static_cast<uint64_t>(number % 3);
-      request.priority = below(3);
-      take(engine.submit(std::move(request)), params->n);
-    } else if (what == 5 && !under_way.empty() && under_way.size() < kUnderWay) {
-      auto params = std::make_shared<SamplingParams>();
-      params->max_tokens = 1 + below(20);
-      take(engine.fork({under_way.begin()->first, 0, std::nullopt, params, channel}), 1);
-    } else if (what == 6 && !under_way.empty()) {
-      engine.cancel(std::next(under_way.begin(), below(static_cast<int>(under_way.size())))->first);
-      ++counts.cancelled;
-    } else {
-      channel->wait(2);
-      drain(*channel, under_way, counts);
-    }
-  }
-  const auto patience = Clock::now() + std::chrono::seconds(60);
-  while (!under_way.empty() && Clock::now() < patience) {
-    channel->wait(100);
-    drain(*channel, under_way, counts);
-  }
-  for (const auto& [id, choices] : under_way) complain(counts, "never ended", id);
-}
-
-void disturb(Engine& engine, Clock::time_point end) {
-  std::mt19937 random(99);
-  while (Clock::now() < end) {
-    switch (random() % 6) {
-      case 0:
-        engine.pause();
-        engine.resume();
-        break;
-      case 1:
-        engine.snapshot();
-        break;
-      case 2:
-        engine.audit();
-        break;
-      case 3:
-        engine.decisions()->last();
-        break;
-      case 4:
-        engine.inject_fault({Fault::Kind::kOutOfMemory, -1, 1, static_cast<int32_t>(random() % 20), 0});
-        break;
-      default: {
-        // A consumer that goes away with its requests under way.
-        const auto channel = engine.open_channel();
-        SubmitRequest request;
-        request.prompt = {5, 6, 7};
-        request.params = std::make_shared<SamplingParams>();
-        request.channel = channel;
-        engine.submit(std::move(request));
-        engine.close_channel(channel);
-      }
-    }
-    engine.stats();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  const int seconds = argc > 1 ? std::atoi(argv[1]) : 60;
-  const ModelConfig config = tiny_config();
+void run_round(int number, Isa isa, const Setup& setup, int seconds, Totals& totals) {
+  const ModelConfig config = tiny_config(setup.window);
   EngineOptions options;
-  options.num_blocks = 120;
-  options.max_num_seqs = 16;
+  options.block_size = setup.block_size;
+  options.num_blocks = setup.cache_tokens / setup.block_size;
+  options.kv_dtype = setup.cache;
+  options.max_num_seqs = 24;
+  options.max_num_seqs_per_tenant = setup.max_seqs_per_tenant;
   options.max_num_batched_tokens = 64;
-  options.threads = 2;
-  Engine engine(config, tiny_weights(config), options);
+  options.threads = setup.threads;
+  options.backend.isa = isa_name(isa);
+  Engine engine(config, tiny_weights(config, setup.weights), options);
   engine.start(tiny_table(config.vocab));
+  const std::vector<Question> questions = ask_quietly(engine, config.vocab);
 
   Counts counts;
-  const auto end = Clock::now() + std::chrono::seconds(seconds);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kClients; ++i) threads.emplace_back([&, i] { client(engine, i, end, counts); });
-  threads.emplace_back([&] { disturb(engine, end); });
-  for (std::thread& t : threads) t.join();
-  engine.audit();
+  const bool shut_down = (number + number / 4) % 2 == 1;
+  Company(engine, questions, counts).press(Clock::now() + std::chrono::seconds(seconds), shut_down);
+  if (!shut_down) engine.audit();
+  engine.shutdown();
   const LoopStats stats = engine.stats();
   if (stats.sched.live_blocks != 0 || stats.sched.running != 0 || stats.sched.waiting != 0) {
     std::fprintf(stderr, "%d blocks live, %d running, %d waiting\n", stats.sched.live_blocks, stats.sched.running,
                  stats.sched.waiting);
     counts.wrong = true;
   }
-  engine.shutdown();
   if (counts.accepted != counts.ended) counts.wrong = true;
+  const auto count = [](const std::atomic<int64_t>& n) { return static_cast<long long>(n); };
   std::printf(
-      "%d s: %lld accepted, %lld ended, %lld refused, %lld cancelled, %lld failed, %lld tokens, %lld steps, %lld "
-      "preemptions\n",
-      seconds, static_cast<long long>(counts.accepted), static_cast<long long>(counts.ended),
-      static_cast<long long>(counts.refused), static_cast<long long>(counts.cancelled),
-      static_cast<long long>(counts.failed), static_cast<long long>(counts.tokens), static_cast<long long>(stats.steps),
-      static_cast<long long>(stats.sched.preemptions));
-  return counts.wrong ? 1 : 0;
+      "%s, %s, cache %s%s: %lld accepted, %lld ended, %lld equal to the quiet answer, %lld cut off, %lld forks of what "
+      "was forgotten, %lld hung up, %lld tokens, %lld steps, %lld failed, %lld preemptions%s\n",
+      isa_name(isa), weight_format_info(setup.weights).name, dtype_name(setup.cache),
+      setup.window > 0 ? ", window" : "", count(counts.accepted), count(counts.ended), count(counts.equal),
+      count(counts.cut), count(counts.failed), count(counts.hung_up), count(counts.tokens),
+      static_cast<long long>(stats.steps), static_cast<long long>(stats.failed_steps),
+      static_cast<long long>(stats.sched.preemptions), shut_down ? ", shut down" : "");
+  std::fflush(stdout);
+  totals.ended += counts.ended;
+  totals.equal += counts.equal;
+  totals.steps += stats.steps;
+  totals.preemptions += stats.sched.preemptions;
+  totals.right &= !counts.wrong;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int seconds = argc > 1 ? std::atoi(argv[1]) : 60;
+  const int isas = static_cast<int>(detect_isa()) + 1;
+  const auto end = Clock::now() + std::chrono::seconds(seconds);
+  Totals totals;
+  for (int number = 0; number == 0 || Clock::now() < end; ++number) {
+    const auto isa = static_cast<Isa>(isas - 1 - number % isas);
+    run_round(number, isa, kSetups[number % std::size(kSetups)], std::min(seconds, kRoundSeconds), totals);
+  }
+  std::printf("%lld requests ended, %lld as on a quiet engine; %lld preemptions in %lld steps: %s\n",
+              static_cast<long long>(totals.ended), static_cast<long long>(totals.equal),
+              static_cast<long long>(totals.preemptions), static_cast<long long>(totals.steps),
+              totals.right ? "nothing is wrong" : "something is wrong");
+  return totals.right && totals.equal > 0 && totals.preemptions > 0 ? 0 : 1;
 }

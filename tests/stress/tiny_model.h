@@ -6,6 +6,7 @@
 #include "text/token_table.h"
 
 // A random model of two layers: what it says does not matter.
-octavo::ModelConfig tiny_config();
-std::shared_ptr<octavo::WeightFiles> tiny_weights(const octavo::ModelConfig& config);
+octavo::ModelConfig tiny_config(int window);  // of its second layer; 0: none
+// Matrices in `format`: f32, bf16 or q8_0.
+std::shared_ptr<octavo::WeightFiles> tiny_weights(const octavo::ModelConfig& config, octavo::WeightFormat format);
 octavo::TokenTable tiny_table(int vocab);
