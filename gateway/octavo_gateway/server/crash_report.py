@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import platform
-import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -39,7 +38,7 @@ class CrashReport:
         self._fd = self._append = -1
         self._state_at = 0
         self._decisions: DecisionReport | None = None
-        faulthandler.enable()
+        faulthandler.enable(2)  # stderr, whatever sys.stderr is
         if folder:
             try:
                 self._open(Path(folder).expanduser(), arguments)
@@ -107,7 +106,7 @@ class CrashReport:
 
     def _close(self) -> None:
         self._decisions = None  # before its file is closed
-        faulthandler.enable(sys.__stderr__ or sys.stderr)
+        faulthandler.enable(2)
         for fd in (self._fd, self._append):
             if fd >= 0:
                 os.close(fd)
