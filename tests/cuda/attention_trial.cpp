@@ -5,6 +5,7 @@
 #include <exception>
 #include <vector>
 
+#include "backend/cuda/attention_pieces.h"
 #include "backend/cuda/launches.h"
 #include "ops/attention_extent.h"
 
@@ -102,6 +103,10 @@ int trial_attention(const TrialAttention* t, const TrialCache* c, char* error, i
     cuda::attention({nullptr, t->workspace, t->workspace_bytes, &device}, p);
     cuda::check(cudaDeviceSynchronize(), "the emulated device");  // rows and groups end here
   });
+}
+
+int trial_partitions_per_block(int partitions, int64_t blocks, int64_t slots, double state_cost) {
+  return cuda::partitions_per_block({partitions, blocks, slots, state_cost});
 }
 
 struct TrialRope {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import random
 from typing import Any
 
 import pytest
 import torch
+from emulator_library import load
 from paged_cache import DTYPES, Device, Sequences
 
 # Of a value's largest possible part: weights are rounded to 11 or 8 bits, with 8-bit scales twice.
@@ -86,6 +88,18 @@ def test_same_bits_in_any_company(dtype: str, variant: str) -> None:
         assert all(torch.equal(alone[r], out) for r, out in zip(order, outs, strict=True)), (device, groups)
 
 
+@pytest.mark.slow
+def test_same_bits_of_long_contexts_however_they_are_cut() -> None:
+    """More states than are combined at once, of rows and of a prefix that rows go on from."""
+    batch = Sequences([4610, 4400], 2, ("f16", 16, 1, 64, 64), shared=4352, seed=8)
+    rows = [(0, 4609, 4610), (1, 4398, 4400)]
+    whole = batch.attend(rows, Device(1, 0))
+    check(batch, rows, whole)
+    for groups in ([], [([0, 1], 34)]):
+        outs = batch.attend(rows, Device(132, 1 << 22, seed=2), groups=groups)
+        assert all(torch.equal(a, b) for a, b in zip(whole, outs, strict=True)), groups
+
+
 @pytest.mark.parametrize(
     "dtype", ["f16", *(pytest.param(d, marks=pytest.mark.slow) for d in ("bf16", "int8", "fp8"))]
 )
@@ -107,6 +121,26 @@ def test_same_bits_with_less_shared_memory(dtype: str) -> None:
     outs = [batch.attend([(0, 190, 200)], Device(shared_bytes=kib << 10))[0] for kib in (227, 99)]
     check(batch, [(0, 190, 200)], outs[:1])
     assert torch.equal(*outs)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "blocks", "state_cost", "pieces"),
+    [
+        (256, 8, 0.07, range(24, 40)),  # one long sequence: as many as the device holds at once
+        (8, 256, 0.07, range(1, 2)),  # 32 sequences fill it by themselves
+        (8, 2048, 0.07, range(1, 2)),  # so do 256
+        (8, 8, 0.07, range(4, 9)),  # one short sequence
+        (2, 8, 0.07, range(1, 2)),  # not worth another kernel
+        (64, 128, 1.0, range(1, 3)),  # the states of many queries cost as much as their keys
+        (64, 16, 1.0, range(4, 17)),
+    ],
+)
+def test_rows_are_cut_where_that_pays(partitions: int, blocks: int, state_cost: float, pieces: range) -> None:
+    """On a GPU of 132 multiprocessors that hold two blocks each."""
+    piece = load("octavo_cuda_emulated").trial_partitions_per_block(
+        partitions, ctypes.c_int64(blocks), ctypes.c_int64(264), ctypes.c_double(state_cost)
+    )
+    assert -(-partitions // piece) in pieces
 
 
 def test_what_cannot_be_done_is_refused_by_name() -> None:

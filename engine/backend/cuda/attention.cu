@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backend/cuda/attention_pieces.h"
 #include "backend/cuda/kernels/attention_combine.cuh"
 #include "backend/cuda/kernels/attention_tile.cuh"
 #include "backend/cuda/launches.h"
@@ -9,10 +10,9 @@
 namespace octavo::cuda {
 namespace {
 
-// Blocks that keep a multiprocessor busy: rows are cut into pieces until there are so many.
-constexpr int kBlocksPerMultiprocessor = 4;
 // Rows that may be cut whatever their length, as far as memory for states goes.
 constexpr int kCutTokens = 16;
+constexpr int kReservedShared = 1024;  // of each block, by the system
 constexpr size_t kMaxStateBytes = size_t{256} << 20;
 
 size_t state_bytes(int v_dim) { return sizeof(float) * static_cast<size_t>(v_dim + kStatePad); }
@@ -94,12 +94,17 @@ template <class Cache>
 void attend(const Launch& on, const AttentionParams& p) {
   const AttentionExtent& extent = p.extent;
   const int64_t per_kv_head = p.heads / p.kv_heads;
-  const int blocks_wanted = kBlocksPerMultiprocessor * on.device->multiprocessors;
   const int64_t queries = static_cast<int64_t>(extent.num_tokens) * p.heads;
   const int64_t states_there =
       static_cast<int64_t>(on.workspace_bytes / state_bytes(p.v_dim)) / std::max<int64_t>(queries, 1);
-  const auto pieces_wanted = [&](int tiles) {
-    return ceil_div(blocks_wanted, static_cast<int64_t>(tiles) * p.kv_heads);
+  const auto choose_piece = [&](const BlockShape& shape, int tiles, int64_t block_queries, int partitions) {
+    const int fitting = std::clamp(on.device->shared_bytes / (shape.layout.bytes + kReservedShared), 1,
+                                   attention_residency(shape.tiles));
+    const double states = 2.0 * static_cast<double>(std::min<int64_t>(block_queries, kTileRows * shape.tiles)) *
+                          static_cast<double>(state_bytes(p.v_dim));
+    const double read = static_cast<double>(kAttentionPartition) * (p.k_dim + p.v_dim) * Cache::kBytes;
+    return partitions_per_block({partitions, static_cast<int64_t>(tiles) * p.kv_heads,
+                                 static_cast<int64_t>(fitting) * on.device->multiprocessors, states / read});
   };
 
   const BlockShape row_shape = block_shape<Cache>(p, extent.longest_row * per_kv_head, *on.device);
@@ -112,7 +117,7 @@ void attend(const Launch& on, const AttentionParams& p) {
 
   AttentionSchedule s;
   s.state = reinterpret_cast<float*>(on.workspace);
-  s.piece = ceil_div(partitions, std::min(partitions, pieces_wanted(row_tiles)));
+  s.piece = choose_piece(row_shape, row_tiles, extent.longest_row * per_kv_head, partitions);
   const auto count_own = [&] { return s.piece < partitions ? count_states(partitions, s.piece) : 0; };
   if (count_own() > states_there) s.piece = partitions;
   s.own_states = count_own();
@@ -124,7 +129,7 @@ void attend(const Launch& on, const AttentionParams& p) {
     group_shape = block_shape<Cache>(p, extent.largest_group * per_kv_head, *on.device);
     group_tiles = tile_bound(p, extent.num_tokens, p.num_prefix_groups, group_shape.tiles);
     const int64_t left = states_there - s.own_states;
-    s.prefix_piece = ceil_div(extent.longest_prefix, std::min(extent.longest_prefix, pieces_wanted(group_tiles)));
+    s.prefix_piece = choose_piece(group_shape, group_tiles, extent.largest_group * per_kv_head, extent.longest_prefix);
     if (count_states(extent.longest_prefix, s.prefix_piece) > left)
       s.prefix_piece = left > 0 ? extent.longest_prefix : 0;
   }
@@ -138,10 +143,9 @@ void attend(const Launch& on, const AttentionParams& p) {
   }
   launch_tiles<Cache>(on, p, s, row_shape, row_tiles, ceil_div(partitions, s.piece));
   if (s.own_states) {
-    const auto kernel = p.v_dim <= 64    ? combine_attention<2>
-                        : p.v_dim <= 128 ? combine_attention<4>
-                                         : combine_attention<8>;
-    launch(kernel, dim3(extent.num_tokens, ceil_div(p.heads, kAttentionWarps)), kAttentionThreads, 0, on.stream, p, s);
+    const int warps = p.heads * ceil_div(p.v_dim, kCombineColumns);
+    launch(combine_attention, dim3(extent.num_tokens, ceil_div(warps, kAttentionWarps)), kAttentionThreads, 0,
+           on.stream, p, s);
   }
 }
 

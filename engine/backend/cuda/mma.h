@@ -39,7 +39,8 @@ inline void ldmatrix_x2_trans(uint32_t (&r)[2], const void* row, OCTAVO_SITE_PAR
   load_matrices<2, true>(r, row, file, line);
 }
 
-inline void cp_async_16(void* shared, const void* global, bool valid = true) {
+inline void cp_async_16(void* shared, const void* global, bool valid = true, bool wanted = true) {
+  if (!wanted) return;
   if ((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(global)) % 16)
     emulator::Block::current().fail("cp.async of 16 bytes at an address that is not 16-byte aligned");
   emulator::Block::current().copy_async({shared, global, 16, valid ? size_t{16} : 0});
@@ -95,11 +96,14 @@ __device__ __forceinline__ void ldmatrix_x2_trans(uint32_t (&r)[2], const void* 
                : "memory");
 }
 
-// 16 bytes to shared memory behind the program's back; not valid: zeros, and nothing is read.
-__device__ __forceinline__ void cp_async_16(void* shared, const void* global, bool valid = true) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(shared)), "l"(global),
-               "r"(valid ? 16 : 0)
-               : "memory");
+// 16 bytes to shared memory behind the program's back; not valid: zeros, and nothing is read; not wanted: nothing at
+// all.
+__device__ __forceinline__ void cp_async_16(void* shared, const void* global, bool valid = true, bool wanted = true) {
+  asm volatile(
+      "{\n.reg .pred wanted;\nsetp.ne.s32 wanted, %3, 0;\n"
+      "@wanted cp.async.cg.shared.global [%0], [%1], 16, %2;\n}\n" ::"r"(shared_address(shared)),
+      "l"(global), "r"(valid ? 16 : 0), "r"(wanted ? 1 : 0)
+      : "memory");
 }
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
 // Waits until at most kGroupsLeft of the thread's latest groups are on their way.

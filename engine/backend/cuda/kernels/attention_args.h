@@ -20,6 +20,9 @@ inline constexpr int kMaxPairs = 4;   // 16 value columns each, per warp
 inline constexpr int kMaxHeadDim = 16 * kMaxPairs * kAttentionWarps;
 inline constexpr int kStatePad = 4;  // a state: [v_dim] output, maximum, sum, two unused
 
+// Blocks that a multiprocessor has registers for, by the tiles of a block.
+OCTAVO_HOST_DEVICE constexpr int attention_residency(int tiles) { return tiles == 1 ? 3 : 2; }
+
 // States that the pieces of `partitions` leave: the first piece is one, each later partition stands alone, as they are
 // combined from left to right.
 OCTAVO_HOST_DEVICE constexpr int count_states(int partitions, int piece) {
@@ -33,8 +36,8 @@ struct AttentionLayout {
   int queries, keys, values, weights;
   int key_scales;                  // [128] floats
   int value_scales;                // [2, 128] floats of two partitions
-  int maxima, sums, scale_maxima;  // [warps, rows] floats
-  int running;                     // [warps, rows] float2
+  int maxima, sums, scale_maxima;  // [rows, warps] floats
+  int factors;                     // [rows] float2
   int query_table;                 // [rows] QueryPlace
   int block_ids;                   // [2, 16] block table of two partitions
   int bytes;
@@ -79,7 +82,7 @@ constexpr AttentionLayout attention_layout(int k_dim, int v_dim, int element, bo
     l.key_scales = take(kAttentionPartition * 4);
     l.value_scales = take(2 * kAttentionPartition * 4);
   }
-  l.running = take(2 * floats);
+  l.factors = take(rows * 8);
   l.query_table = take(rows * static_cast<int>(sizeof(QueryPlace)));
   l.block_ids = take(2 * kMaxBlocksPerPartition * 4);
   l.bytes = next;

@@ -6,10 +6,62 @@
 
 namespace octavo::cuda {
 
-// Grid: (tokens, heads / kAttentionWarps); a warp for each head.
-template <int kColumns>  // of a lane
+inline constexpr int kCombineColumns = 32;  // a warp's
+inline constexpr int kCombineStates = 32;   // that are on their way to a warp together
+
+// Appends many states to one: what does not depend on the sums, maxima and factors, is found by the lanes of a warp for
+// a batch of states at once, so that each state then costs one addition of the sums and one of the outputs.
+class StateChain {
+ public:
+  struct Batch {
+    float maximum, sum;            // of the state of this lane
+    float output[kCombineStates];  // of each state, in this lane's column
+  };
+
+  // from: state 0 of the query; state k of the chain is state index(k) of them.
+  template <class Index>
+  __device__ __forceinline__ static void load(Batch& batch, const float* from, int width, int v_dim, int column,
+                                              int first, int count, Index index) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool there = first + lane < count;
+    const float* own = from + index(there ? first + lane : 0) * width + v_dim;
+    batch.maximum = there ? own[0] : negative_infinity();
+    batch.sum = there ? own[1] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < kCombineStates; ++i) {
+      const bool wanted = first + i < count && column < v_dim;
+      batch.output[i] = wanted ? from[index(first + i) * width + column] : -0.0f;
+    }
+  }
+
+  __device__ __forceinline__ void append(const Batch& batch, int count) {
+    const unsigned all = 0xffffffffu;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    float through = batch.maximum;
+    for (int d = 1; d < 32; d *= 2) {
+      const float before = __shfl_up_sync(all, through, d);
+      if (lane >= d) through = fmaxf(through, before);
+    }
+    through = fmaxf(through, maximum);
+    float before = __shfl_up_sync(all, through, 1);
+    if (lane == 0) before = maximum;
+    const Merge own = merge_maximum(before, batch.maximum);
+    maximum = __shfl_sync(all, through, 31);
+    // States beyond the last one are empty: kept whole, and -0 added, nothing changes.
+#pragma unroll
+    for (int i = 0; i < kCombineStates; ++i) {
+      if (i % 8 == 0 && i >= count) break;
+      const Merge f{__shfl_sync(all, own.kept, i), __shfl_sync(all, own.added, i)};
+      sum = merge_sum(f, sum, __shfl_sync(all, batch.sum, i));
+      output = merge_output(f, output, batch.output[i]);
+    }
+  }
+
+  float maximum = negative_infinity(), sum = 0.0f, output = 0.0f;
+};
+
+// Grid: (tokens, heads * columns / (kCombineColumns * kAttentionWarps)); a warp for some columns of a head.
 __global__ void __launch_bounds__(kAttentionThreads, 4) combine_attention(AttentionParams p, AttentionSchedule s) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
   int token = static_cast<int>(blockIdx.x);
   const int r = find_item(p.num_rows, token, [&](int i) { return p.rows[i].n_tokens; });
   if (r < 0) return;
@@ -17,7 +69,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 4) combine_attention(Attent
   const int prefix = s.prefix_piece ? shared_prefix(p, r) : 0;
   const int first = max(first_partition(p, row), prefix), alone = first + s.piece;  // from there on
   const int last = ceil_div(row.first_pos + row.n_tokens, kAttentionPartition);
-  const int head = static_cast<int>(blockIdx.y) * kAttentionWarps + static_cast<int>(threadIdx.x) / 32;
+  const int item = static_cast<int>(blockIdx.y) * kAttentionWarps + static_cast<int>(threadIdx.x) / 32;
+  const int parts = ceil_div(p.v_dim, kCombineColumns), head = item / parts;
+  const int column = item % parts * kCombineColumns + static_cast<int>(threadIdx.x) % 32;
   if (last <= alone || head >= p.heads) return;
   const int hi = row.first_pos + token + 1, lo = p.window > 0 && hi > p.window ? hi - p.window : 0;
   token += row.first_token;
@@ -25,27 +79,22 @@ __global__ void __launch_bounds__(kAttentionThreads, 4) combine_attention(Attent
   const int width = p.v_dim + kStatePad;
   const float* states = s.state + query * s.states * width;
 
-  float m = negative_infinity(), l = 0.0f, o[kColumns] = {};
-  const auto append = [&](int index) {
-    const float* from = states + static_cast<int64_t>(index) * width;
-    const Merge f = merge_state(m, l, from[p.v_dim], from[p.v_dim + 1]);
-#pragma unroll
-    for (int i = 0; i < kColumns; ++i) {
-      if (32 * i + lane < p.v_dim) o[i] = merge_output(f, o[i], from[32 * i + lane]);
-    }
-  };
-  if (prefix > 0 || lo < alone * kAttentionPartition) append(0);
-  const int end = ceil_div(hi, kAttentionPartition);
-#pragma unroll 4
-  for (int partition = max(alone, lo / kAttentionPartition); partition < end; ++partition)
-    append(1 + partition - alone);
-
-  const float factor = final_factor(m, l, p.sinks ? p.sinks + head : nullptr);
-  float* out = p.out + token * p.ldo + static_cast<int64_t>(head) * p.v_dim;
-#pragma unroll
-  for (int i = 0; i < kColumns; ++i) {
-    if (32 * i + lane < p.v_dim) out[32 * i + lane] = __fmul_rn(o[i], factor);
+  // What the first piece folded, if this query saw any of it, then the partitions that stand alone.
+  const int folded = prefix > 0 || lo < alone * kAttentionPartition ? 1 : 0;
+  const int begin = max(alone, lo / kAttentionPartition), end = ceil_div(hi, kAttentionPartition);
+  const int count = folded + max(end - begin, 0);
+  const auto index = [&](int k) { return k < folded ? 0 : 1 + begin - alone + k - folded; };
+  StateChain chain;
+  StateChain::Batch batch, next;
+  StateChain::load(batch, states, width, p.v_dim, column, 0, count, index);
+  for (int done = 0; done < count; done += kCombineStates) {
+    StateChain::load(next, states, width, p.v_dim, column, done + kCombineStates, count, index);
+    chain.append(batch, count - done);
+    batch = next;
   }
+  if (column >= p.v_dim) return;
+  const float factor = final_factor(chain.maximum, chain.sum, p.sinks ? p.sinks + head : nullptr);
+  p.out[token * p.ldo + static_cast<int64_t>(head) * p.v_dim + column] = __fmul_rn(chain.output, factor);
 }
 
 }  // namespace octavo::cuda

@@ -70,20 +70,34 @@ class AttentionScores {
     }
   }
 
-  // What any query of the tile sees; positions ascend with the queries of a row.
+  // What any query of the tile sees, and what all do; positions ascend with the queries of a row.
   __device__ __forceinline__ void find_extent() {
     if (s_.groups) {
-      seen_lo_ = 0;
-      seen_hi_ = work_.last * kAttentionPartition;
+      seen_lo_ = common_lo_ = 0;
+      seen_hi_ = common_hi_ = work_.last * kAttentionPartition;
+      if (p_.window > 0) common_hi_ = 0;
     } else {
-      seen_lo_ = query(0).lo;
-      seen_hi_ = query(work_.count - 1).hi;
+      const QueryPlace &first = query(0), &last = query(work_.count - 1);
+      seen_lo_ = first.lo;
+      seen_hi_ = last.hi;
+      common_lo_ = last.lo;
+      common_hi_ = first.hi;
     }
     tiles_ = ceil_div(work_.count, kTileRows);
   }
 
   // 32 keys of this warp against all queries, the dimensions in ascending steps of 16.
   __device__ __forceinline__ void compute_scores(Scores& score) const {
+    if (tiles_ == kTiles) {
+      multiply_keys<true>(score);
+    } else {
+      multiply_keys<false>(score);
+    }
+  }
+
+  // kFull: all tiles hold queries. Without a branch between the products their operands come early.
+  template <bool kFull>
+  __device__ __forceinline__ void multiply_keys(Scores& score) const {
 #pragma unroll
     for (int m = 0; m < kTiles; ++m)
 #pragma unroll
@@ -123,7 +137,7 @@ class AttentionScores {
       }
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
-        if (m >= tiles_) break;
+        if (!kFull && m >= tiles_) break;
         uint32_t a[4];
         ldmatrix_x4(a, query_row + kTileRows * m * layout_.query_stride + 32 * step);
 #pragma unroll
@@ -132,39 +146,71 @@ class AttentionScores {
     }
   }
 
-  // Scores in base 2, -infinity where a query does not see the key, and their maxima over the warp's keys.
-  __device__ __forceinline__ void mask_scores(Scores& score, int partition, bool mine) {
-    const int start = partition * kAttentionPartition;
-    const bool capped = p_.softcap > 0.0f;
-    const float scale = capped ? __fdiv_rn(p_.scale, p_.softcap) : __fmul_rn(p_.scale, kLog2E);
-    const float cap = __fmul_rn(p_.softcap, kLog2E);
+  // Calls body(score, row r of the fragment, key of the warp) for each score that this lane holds.
+  template <class Body>
+  __device__ __forceinline__ void each_score(Scores& score, Body body) const {
 #pragma unroll
     for (int r = 0; r < 2 * kTiles; ++r) {
       if (r / 2 >= tiles_) break;
-      const int row = fragment_row(r), lo = query(row).lo - start, hi = query(row).hi - start;
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) body(score[r / 2][n][2 * (r % 2) + e], r, 8 * n + 2 * group_lane() + e);
+    }
+  }
+
+  // What a score is multiplied by to be one in base 2. A capped one is a tanh then.
+  __device__ __forceinline__ float score_scale() const {
+    return __fmul_rn(p_.softcap > 0.0f ? p_.softcap : p_.scale, kLog2E);
+  }
+
+  // Products to scores without their scale, -infinity where a query does not see the key.
+  __device__ __forceinline__ void mask_scores(Scores& score, int partition) const {
+    const int start = partition * kAttentionPartition, first_key = start + 32 * warp_;
+    if constexpr (Cache::kScaled) {
+      const float* key_scales = at<const float>(layout_.key_scales) + 32 * warp_;
+      each_score(score, [&](float& s, int, int key) { s = __fmul_rn(s, key_scales[key]); });
+    }
+    if (p_.softcap > 0.0f) {
+      const float scale = __fdiv_rn(p_.scale, p_.softcap);
+      each_score(score, [&](float& s, int, int) { s = tanhf(__fmul_rn(s, scale)); });
+    }
+    if (first_key < common_lo_ || first_key + 32 > common_hi_) {
+      each_score(score, [&](float& s, int r, int key) {
+        const QueryPlace& place = query(fragment_row(r));
+        if (first_key + key < place.lo || first_key + key >= place.hi) s = negative_infinity();
+      });
+    }
+  }
+
+  // Masks the scores of the warp's keys, if it has `mine`, and shares their maxima.
+  __device__ __forceinline__ void share_maxima(Scores& score, int partition, bool mine) const {
+    if (mine) mask_scores(score, partition);
+    const float scale = score_scale();
+#pragma unroll
+    for (int r = 0; r < 2 * kTiles; ++r) {
+      if (r / 2 >= tiles_) break;
       float top = negative_infinity(), scale_top = 0.0f;
       if (mine) {
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            float& s = score[r / 2][n][2 * (r % 2) + e];
-            const int key = 32 * warp_ + 8 * n + 2 * group_lane() + e;
-            const bool visible = key >= lo && key < hi;
-            if constexpr (Cache::kScaled) s = __fmul_rn(s, at<const float>(layout_.key_scales)[key]);
-            s = __fmul_rn(s, scale);
-            if (capped) s = __fmul_rn(cap, tanhf(s));
-            s = visible ? s : negative_infinity();
+            const float s = score[r / 2][n][2 * (r % 2) + e];
             top = fmaxf(top, s);
-            if constexpr (Cache::kScaled) scale_top = fmaxf(scale_top, visible ? value_scales(partition)[key] : 0.0f);
+            if constexpr (Cache::kScaled) {
+              const float value_scale = value_scales(partition)[32 * warp_ + 8 * n + 2 * group_lane() + e];
+              scale_top = fmaxf(scale_top, s == negative_infinity() ? 0.0f : value_scale);
+            }
           }
         }
       }
       top = quad_max(top);
       if constexpr (Cache::kScaled) scale_top = quad_max(scale_top);
       if (group_lane() == 0) {
-        at<float>(layout_.maxima)[warp_ * kRows + row] = top;
-        if constexpr (Cache::kScaled) at<float>(layout_.scale_maxima)[warp_ * kRows + row] = scale_top;
+        const int at_row = kAttentionWarps * fragment_row(r) + warp_;
+        at<float>(layout_.maxima)[at_row] = __fmul_rn(top, scale);
+        if constexpr (Cache::kScaled) at<float>(layout_.scale_maxima)[at_row] = scale_top;
       }
     }
   }
@@ -174,8 +220,8 @@ class AttentionScores {
     return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
   }
   __device__ __forceinline__ float max_over_warps(int offset, int row) const {
-    const float* x = at<const float>(offset);
-    return fmaxf(fmaxf(x[row], x[kRows + row]), fmaxf(x[2 * kRows + row], x[3 * kRows + row]));
+    const float4 x = at<const float4>(offset)[row];
+    return fmaxf(fmaxf(x.x, x.y), fmaxf(x.z, x.w));
   }
 
   // Scores to weights relative to the partition's maximum, in 16 bits. The value's scale, where there is one, belongs
@@ -185,7 +231,7 @@ class AttentionScores {
     for (int r = 0; r < 2 * kTiles; ++r) {
       if (r / 2 >= tiles_) break;
       const int row = fragment_row(r);
-      const float max = max_over_warps(layout_.maxima, row), top = max == negative_infinity() ? 0.0f : max;
+      const float max = part_max(row), top = max == negative_infinity() ? 0.0f : max;
       float inverse = 1.0f;
       if constexpr (Cache::kScaled) {
         const float largest = max_over_warps(layout_.scale_maxima, row);
@@ -193,6 +239,7 @@ class AttentionScores {
       }
       float sum = 0.0f;
       if (mine) {
+        const float scale = score_scale();
         auto* weights = at<uint32_t>(layout_.weights + row * layout_.weight_stride) + 16 * warp_ + group_lane();
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
@@ -200,7 +247,7 @@ class AttentionScores {
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const float s = score[r / 2][n][2 * (r % 2) + e];
-            w[e] = exp2f(__fsub_rn(s, top));
+            w[e] = exp2_flushed(__fmaf_rn(s, scale, -top));
             sum = __fadd_rn(sum, w[e]);
             if constexpr (Cache::kScaled) {
               const float value_scale = value_scales(partition)[32 * warp_ + 8 * n + 2 * group_lane() + e];
@@ -212,15 +259,15 @@ class AttentionScores {
       }
       sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, 1));
       sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
-      if (group_lane() == 0) at<float>(layout_.sums)[warp_ * kRows + row] = sum;
+      if (group_lane() == 0) at<float>(layout_.sums)[kAttentionWarps * row + warp_] = sum;
     }
   }
 
   // The maximum and the sum of the latest partition.
   __device__ __forceinline__ float part_max(int row) const { return max_over_warps(layout_.maxima, row); }
   __device__ __forceinline__ float part_sum(int row) const {
-    const float* sums = at<const float>(layout_.sums);
-    return __fadd_rn(__fadd_rn(__fadd_rn(sums[row], sums[kRows + row]), sums[2 * kRows + row]), sums[3 * kRows + row]);
+    const float4 sums = at<const float4>(layout_.sums)[row];
+    return __fadd_rn(__fadd_rn(__fadd_rn(sums.x, sums.y), sums.z), sums.w);
   }
 
   const AttentionParams& p_;
@@ -229,8 +276,9 @@ class AttentionScores {
   std::byte* shared_;
   const AttentionLayout& layout_;
   int kv_head_, warp_, lane_;
-  int seen_lo_ = 0, seen_hi_ = 0;
-  int tiles_ = 0;  // of 16 queries that hold any
+  int seen_lo_ = 0, seen_hi_ = 0;      // positions that any query of the tile sees
+  int common_lo_ = 0, common_hi_ = 0;  // that all of them see
+  int tiles_ = 0;                      // of 16 queries that hold any
 };
 
 }  // namespace octavo::cuda

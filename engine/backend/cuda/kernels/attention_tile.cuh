@@ -25,7 +25,6 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
                            std::byte* shared, int kv_head)
       : Base(p, s, work, shared, kv_head) {
     clear(o_);
-    for (int row = lane_; row < kRows; row += 32) running(row) = make_float2(negative_infinity(), 0.0f);
   }
 
   __device__ __forceinline__ void run(int piece) {
@@ -36,10 +35,7 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
     Base::find_extent();
     const bool folds = piece == 0;
     // A row's first piece goes on from its prefix, in which every query sees all.
-    if (folds && work_.prefix > 0) {
-      const int states = count_states(work_.prefix, s_.prefix_piece);
-      for (int i = 0; i < states; ++i) absorb_state(s_.own_states + i);
-    }
+    if (folds && work_.prefix > 0) absorb_states(s_.own_states, count_states(work_.prefix, s_.prefix_piece));
     const int begin = max(first, seen_lo_ / kAttentionPartition);
     const int end = min(last, ceil_div(seen_hi_, kAttentionPartition));
     TileLoader<Cache> loader(p_, p_.rows[work_.row].block_table, shared_, layout_, kv_head_, seen_lo_, seen_hi_);
@@ -56,7 +52,7 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
     if (!cut) {
       write_output();
     } else if (folds && (begin < end || work_.prefix > 0)) {
-      store_folded(own_state(0, 0));
+      store_state(own_state(0, 0), maximum_, sum_, o_);
     }
   }
 
@@ -74,8 +70,11 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
           for (int i = 0; i < 4; ++i) o[j][m][n][i] = 0.0f;
   }
 
+  // Pairs beyond the last column are computed as the first one is, and never written: no branch divides the products.
   __device__ __forceinline__ bool holds_pair(int j) const { return 16 * (j * kAttentionWarps + warp_) < p_.v_dim; }
-  __device__ __forceinline__ int pair_column(int j) const { return 16 * (j * kAttentionWarps + warp_); }
+  __device__ __forceinline__ int pair_column(int j) const {
+    return holds_pair(j) ? 16 * (j * kAttentionWarps + warp_) : 0;
+  }
 
   // Adds the partition to the state so far, or stores its own state where there is an index for it.
   __device__ __forceinline__ void run_partition(TileLoader<Cache>& loader, int partition, int end, int state_index) {
@@ -87,7 +86,7 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
     Scores score;
     const bool mine = 32 * warp_ < key_end && 32 * warp_ + 32 > key_begin;
     if (mine) Base::compute_scores(score);
-    Base::mask_scores(score, partition, mine);
+    Base::share_maxima(score, partition, mine);
     __syncthreads();  // the maxima are there, the keys no longer needed
     if (s_.single_buffer) {
       loader.load_values(partition);
@@ -97,13 +96,23 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
       cp_async_commit();
     }
     Base::compute_weights(score, partition, mine);
+    Merge merge{};
+    if (state_index == 0 && owns_row()) {
+      merge = merge_maximum(maximum_, part_max(own_row()));
+      factors()[own_row()] = merge;
+    }
     wait_for_copies();
-    __syncthreads();  // the values are there, and the weights
-    sum_values(key_begin, key_end);
+    __syncthreads();  // the values are there, the weights and the factors
+    if (tiles_ == kTiles) {
+      sum_values<true>(key_begin, key_end);
+    } else {
+      sum_values<false>(key_begin, key_end);
+    }
     if (state_index == 0) {
+      if (owns_row()) sum_ = merge_sum(merge, sum_, part_sum(own_row()));
       append();
     } else {
-      store_part(state_index);
+      store_state(state_index, owns_row() ? part_max(own_row()) : 0.0f, owns_row() ? part_sum(own_row()) : 0.0f, part_);
     }
     __syncthreads();  // the values and what the warps told each other are no longer needed
     if (partition + 2 < end) loader.find_blocks(partition + 2);
@@ -126,6 +135,7 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
   }
 
   // Weights times the warp's columns of the values, the keys in ascending steps of 16.
+  template <bool kFull>  // as in multiply_keys
   __device__ __forceinline__ void sum_values(int key_begin, int key_end) {
     clear(part_);
     const std::byte* weight_row = shared_ + layout_.weights + lane_ % 16 * layout_.weight_stride + lane_ / 16 * 16;
@@ -133,16 +143,13 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
       uint32_t codes[kPairs][4];
       if constexpr (Cache::kScaled) {
 #pragma unroll
-        for (int j = 0; j < kPairs; ++j) {
-          if (holds_pair(j)) load_codes(codes[j], keys, pair_column(j));
-        }
+        for (int j = 0; j < kPairs; ++j) load_codes(codes[j], keys, pair_column(j));
       }
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
         uint32_t b[kPairs][2][2];  // [pair, tile]
 #pragma unroll
         for (int j = 0; j < kPairs; ++j) {
-          if (!holds_pair(j)) continue;
           if constexpr (Cache::kScaled) {
             widen_codes(b[j], codes[j][2 * step], codes[j][2 * step + 1]);
           } else {
@@ -151,12 +158,11 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
         }
 #pragma unroll
         for (int m = 0; m < kTiles; ++m) {
-          if (m >= tiles_) break;
+          if (!kFull && m >= tiles_) break;
           uint32_t a[4];
           ldmatrix_x4(a, weight_row + kTileRows * m * layout_.weight_stride + 2 * (keys + 16 * step));
 #pragma unroll
           for (int j = 0; j < kPairs; ++j) {
-            if (!holds_pair(j)) continue;
 #pragma unroll
             for (int n = 0; n < 2; ++n) Cache::mma(part_[j][m][n], a, b[j][n]);
           }
@@ -203,24 +209,16 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
     b[1][1] = Cache::template widen<1, 3>(high);
   }
 
-  // Maximum and sum of a row's state so far. Each warp keeps its own, for lack of registers.
-  __device__ __forceinline__ float2& running(int row) const {
-    return reinterpret_cast<float2*>(shared_ + layout_.running)[warp_ * kRows + row];
-  }
-  __device__ __forceinline__ Merge merge_running(int row, float pm, float pl) const {
-    float2 state = running(row);
-    const Merge f = merge_state(state.x, state.y, pm, pl);
-    __syncwarp();  // four lanes read what one writes
-    if (group_lane() == 0) running(row) = state;
-    return f;
-  }
+  // One thread keeps the maximum and the sum of a row; the others learn by which factors the outputs are merged.
+  __device__ __forceinline__ bool owns_row() const { return own_row() < kTileRows * tiles_; }
+  __device__ __forceinline__ static int own_row() { return static_cast<int>(threadIdx.x); }
+  __device__ __forceinline__ Merge* factors() const { return Base::template at<Merge>(layout_.factors); }
 
   __device__ __forceinline__ void append() {
 #pragma unroll
     for (int r = 0; r < 2 * kTiles; ++r) {
       if (r / 2 >= tiles_) break;
-      const int row = fragment_row(r);
-      const Merge f = merge_running(row, part_max(row), part_sum(row));
+      const Merge f = factors()[fragment_row(r)];
 #pragma unroll
       for (int j = 0; j < kPairs; ++j)
 #pragma unroll
@@ -248,45 +246,55 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
     return (s_.groups ? s_.own_states : 0) + index + (piece > 0 ? (piece - 1) * s_.piece : 0);
   }
 
-  __device__ __forceinline__ void store_part(int index) const {
-#pragma unroll
-    for (int r = 0; r < 2 * kTiles; ++r) {
-      if (r / 2 >= tiles_) break;
-      const int row = fragment_row(r);
-      store_row(index, r, part_max(row), part_sum(row), part_);
-    }
-  }
-  __device__ __forceinline__ void store_folded(int index) const {
-#pragma unroll
-    for (int r = 0; r < 2 * kTiles; ++r) {
-      if (r / 2 >= tiles_) break;
-      const float2 state = running(fragment_row(r));
-      store_row(index, r, state.x, state.y, o_);
-    }
-  }
-  __device__ __forceinline__ void store_row(int index, int r, float m, float l, const Output& o) const {
-    const QueryPlace place = query(fragment_row(r));
-    if (place.token < 0) return;
-    float* to = state(place, index);
-    if (warp_ == 0 && group_lane() == 0) {
+  // m, l: of the thread's own row.
+  __device__ __forceinline__ void store_state(int index, float m, float l, const Output& o) const {
+    if (owns_row() && query(own_row()).token >= 0) {
+      float* to = state(query(own_row()), index);
       to[p_.v_dim] = m;
       to[p_.v_dim + 1] = l;
     }
-    write_row(to, r, o, 1.0f);
-  }
-
-  __device__ __forceinline__ void absorb_state(int index) {
 #pragma unroll
     for (int r = 0; r < 2 * kTiles; ++r) {
       if (r / 2 >= tiles_) break;
       const QueryPlace place = query(fragment_row(r));
-      const bool there = place.token >= 0;
-      const float* from = there ? state(place, index) : nullptr;
-      const Merge f = merge_running(fragment_row(r), there ? from[p_.v_dim] : negative_infinity(),
-                                    there ? from[p_.v_dim + 1] : 0.0f);
+      if (place.token >= 0) write_row(state(place, index), r, o, 1.0f);
+    }
+  }
+
+  // Appends stored states, a few at a time: first their factors, where the weights will be, then their outputs.
+  __device__ __forceinline__ void absorb_states(int first, int count) {
+    auto* merges = Base::template at<Merge>(layout_.weights);  // [kAbsorbed, kRows]
+    for (int base = 0; base < count; base += kAbsorbed) {
+      const int batch = min(kAbsorbed, count - base);
+      if (owns_row()) {
+        const QueryPlace place = query(own_row());
+        for (int i = 0; i < batch; ++i) {
+          Merge f{1.0f, 0.0f};
+          if (place.token >= 0) {
+            const float* from = state(place, first + base + i) + p_.v_dim;
+            f = merge_maximum(maximum_, from[0]);
+            sum_ = merge_sum(f, sum_, from[1]);
+          }
+          merges[i * kRows + own_row()] = f;
+        }
+      }
+      __syncthreads();
+#pragma unroll(kAbsorbed / kTiles)
+      for (int i = 0; i < batch; ++i) absorb_output(first + base + i, merges + i * kRows);
+      __syncthreads();
+    }
+  }
+  __device__ __forceinline__ void absorb_output(int index, const Merge* merges) {
+#pragma unroll
+    for (int r = 0; r < 2 * kTiles; ++r) {
+      if (r / 2 >= tiles_) break;
+      const QueryPlace place = query(fragment_row(r));
+      if (place.token < 0) continue;
+      const Merge f = merges[fragment_row(r)];
+      const float* from = state(place, index);
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
-        if (!there || !holds_pair(j)) continue;
+        if (!holds_pair(j)) continue;
 #pragma unroll
         for (int n = 0; n < 2; ++n)
 #pragma unroll
@@ -299,14 +307,18 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
   }
 
   __device__ __forceinline__ void write_output() const {
+    if (owns_row()) {
+      const QueryPlace place = query(own_row());
+      factors()[own_row()].kept = final_factor(maximum_, sum_, p_.sinks ? p_.sinks + place.head : nullptr);
+    }
+    __syncthreads();
 #pragma unroll
     for (int r = 0; r < 2 * kTiles; ++r) {
       if (r / 2 >= tiles_) break;
       const QueryPlace place = query(fragment_row(r));
       if (place.token < 0) continue;
-      const float2 state = running(fragment_row(r));
-      const float factor = final_factor(state.x, state.y, p_.sinks ? p_.sinks + place.head : nullptr);
-      write_row(p_.out + place.token * p_.ldo + static_cast<int64_t>(place.head) * p_.v_dim, r, o_, factor);
+      write_row(p_.out + place.token * p_.ldo + static_cast<int64_t>(place.head) * p_.v_dim, r, o_,
+                factors()[fragment_row(r)].kept);
     }
   }
 
@@ -328,16 +340,20 @@ class AttentionTile : AttentionScores<Cache, kTiles> {
     }
   }
 
-  Output o_;     // over the partitions so far, not yet divided by the sum
-  Output part_;  // of the latest partition
+  static constexpr int kAbsorbed = 4;
+
+  Output o_;                                          // over the partitions so far, not yet divided by the sum
+  Output part_;                                       // of the latest partition
+  float maximum_ = negative_infinity(), sum_ = 0.0f;  // over the partitions so far, of the thread's own row
 };
 
 // Grid: (tiles of queries, KV heads, pieces of partitions).
 template <class Cache, int kTiles, int kPairs>
-__global__ void __launch_bounds__(kAttentionThreads, kTiles == 1 ? 3 : 2)
+__global__ void __launch_bounds__(kAttentionThreads, attention_residency(kTiles))
     attention_tiles(AttentionParams p, AttentionSchedule s) {
   constexpr int kRows = kTileRows * kTiles;
-  const int tile = static_cast<int>(blockIdx.x), piece = static_cast<int>(blockIdx.z);
+  // The last tiles of a row read the most: they begin first.
+  const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x), piece = static_cast<int>(blockIdx.z);
   const AttentionWork work = s.groups ? find_group_work(p, tile, kRows) : find_row_work(p, s, tile, kRows);
   if (work.count == 0 || (piece > 0 && work.first + piece * s.piece >= work.last)) return;
   AttentionTile<Cache, kTiles, kPairs> block(p, s, work, dynamic_shared<std::byte>(), static_cast<int>(blockIdx.y));

@@ -1,6 +1,7 @@
 #pragma once
 // Keys and values of one KV head on their way from the cache to shared memory, a partition at a time.
 #include "backend/cuda/kernels/attention_args.h"
+#include "backend/cuda/kernels/attention_work.cuh"
 #include "backend/cuda/mma.h"
 
 namespace octavo::cuda {
@@ -24,18 +25,18 @@ class TileLoader {
         values_(p.cache.v + kv_head * head_bytes(p.v_dim)) {}
 
   // Reads the partition's part of the block table; it may be used after the next barrier, until that of two
-  // partitions later is read.
+  // partitions later is read. Where nothing is seen stands the nearest block that is, so that every address is one.
   __device__ void find_blocks(int partition) {
-    const int start = partition * kAttentionPartition, blocks = kAttentionPartition >> shift_;
-    const int i = static_cast<int>(threadIdx.x), position = start + (i << shift_);
-    if (i < blocks && position < seen_hi_ && position + p_.cache.block_size > seen_lo_)
-      block_ids(partition)[i] = block_table_[(start >> shift_) + i];
+    const int start = partition * kAttentionPartition, i = static_cast<int>(threadIdx.x);
+    const int lo = max(seen_lo_, start), hi = min(seen_hi_, start + kAttentionPartition);
+    if (i < kAttentionPartition >> shift_)
+      block_ids(partition)[i] = block_table_[min(max((start >> shift_) + i, lo >> shift_), (hi - 1) >> shift_)];
   }
 
   // One group of asynchronous copies each. Of keys that no query sees nothing is written: their scores are masked.
   // Values are multiplied by a weight of 0, so they become zeros, as far as steps of 32 keys reach.
   __device__ __forceinline__ void load_keys(int partition) {
-    load(partition, keys_, p_.cache.k_stride, p_.k_dim, layout_.keys, layout_.key_stride, false);
+    load<false>(partition, keys_, static_cast<uint32_t>(p_.cache.k_stride), p_.k_dim, layout_.keys, layout_.key_stride);
     if constexpr (Cache::kScaled) load_scales(partition, keys_, p_.cache.k_stride, p_.k_dim, layout_.key_scales);
     // The largest value scale in sight is wanted before the values are, and the scales with them.
     if constexpr (Cache::kScaled)
@@ -44,7 +45,8 @@ class TileLoader {
     cp_async_commit();
   }
   __device__ __forceinline__ void load_values(int partition) {
-    load(partition, values_, p_.cache.v_stride, p_.v_dim, layout_.values, layout_.value_stride, true);
+    load<true>(partition, values_, static_cast<uint32_t>(p_.cache.v_stride), p_.v_dim, layout_.values,
+               layout_.value_stride);
     cp_async_commit();
   }
 
@@ -57,28 +59,36 @@ class TileLoader {
     return reinterpret_cast<int32_t*>(shared_ + layout_.block_ids) + partition % 2 * kMaxBlocksPerPartition;
   }
 
-  __device__ __forceinline__ void load(int partition, const std::byte* head, size_t stride, int dim, int offset,
-                                       int row_stride, bool zeros) {
+  template <bool kZeros>
+  __device__ __forceinline__ void load(int partition, const std::byte* head, uint32_t stride, int dim, int offset,
+                                       int row_stride) {
     const int start = partition * kAttentionPartition;
     const int lo = max(seen_lo_ - start, 0), hi = min(seen_hi_ - start, kAttentionPartition);
-    const int begin = zeros ? lo / 32 * 32 : lo, end = zeros ? (hi + 31) / 32 * 32 : hi;
-    const int chunks = dim * Cache::kBytes / 16;
-    const int key_step = kAttentionThreads / chunks, chunk_step = kAttentionThreads % chunks;
+    const int begin = kZeros ? lo / 32 * 32 : lo, end = kZeros ? (hi + 31) / 32 * 32 : hi;
+    // A thread copies the same 16 bytes of every key_step-th row; where a row is no share of the threads, some idle.
+    const int row_bytes = dim * Cache::kBytes;
+    const auto chunks = static_cast<unsigned>(row_bytes / 16), first = threadIdx.x / chunks;
+    const auto key_step = static_cast<int>(kAttentionThreads / chunks);
+    const int chunk = 16 * static_cast<int>(threadIdx.x % chunks), slots = p_.cache.block_size - 1;
+    int key = begin + static_cast<int>(first);
+    const int own_end = static_cast<int>(first) < key_step ? end : 0;
+    head += chunk;
+    std::byte* to = shared_ + offset + chunk;
     const int32_t* ids = block_ids(partition);
-    int key = begin + static_cast<int>(threadIdx.x) / chunks, chunk = static_cast<int>(threadIdx.x) % chunks;
-    while (key < end) {
-      const bool valid = key >= lo && key < hi;
-      const std::byte* from = head;
-      if (valid) {
-        const size_t slot = key & (p_.cache.block_size - 1);
-        from += ids[key >> shift_] * stride + slot * dim * Cache::kBytes + 16 * chunk;
+    // The addresses of several rounds first: they wait for the block table together.
+    constexpr int kAtOnce = 4;
+    for (int round = begin; round < end; round += kAtOnce * key_step) {
+      const std::byte* from[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int there = min(key + i * key_step, kAttentionPartition - 1);
+        const auto block = static_cast<uint32_t>(ids[there >> shift_]);
+        from[i] = head + (static_cast<uint64_t>(stride) * block + static_cast<uint32_t>((there & slots) * row_bytes));
       }
-      cp_async_16(shared_ + offset + key * row_stride + 16 * chunk, from, valid);
-      key += key_step;
-      chunk += chunk_step;
-      if (chunk >= chunks) {
-        chunk -= chunks;
-        ++key;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        cp_async_16(to + key * row_stride, from[i], !kZeros || (key >= lo && key < hi), key < own_end);
+        key += key_step;
       }
     }
   }
