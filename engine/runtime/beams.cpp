@@ -23,7 +23,7 @@ void StepLoop::commit_beams(Request& request) {
       executor_.fork_sequence(parent, child, 0);
     }
     kept[beam.parent] = true;
-    owners_[child] = {&request, static_cast<int32_t>(request.seqs.size())};
+    owners_.insert(child, {&request, static_cast<int32_t>(request.seqs.size())});
     request.seqs.push_back(child);
     outcome_.outcomes.push_back({parent, child, beam.token, false});
   }

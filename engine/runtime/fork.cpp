@@ -46,7 +46,7 @@ std::optional<Refusal> StepLoop::start_of_fork(const ForkRequest& fork, SubmitRe
       return Refusal{ErrorCode::kInvalidArgument, "choice",
                      cat("choice must be between 0 and ", parent.choices.size() - 1, ", got ", fork.choice),
                      fork.choice, static_cast<int64_t>(parent.choices.size()) - 1};
-    const auto seq = std::ranges::find_if(parent.seqs, [&](SeqId s) { return owners_.at(s).index == fork.choice; });
+    const auto seq = std::ranges::find_if(parent.seqs, [&](SeqId s) { return owners_.find(s)->index == fork.choice; });
     if (seq == parent.seqs.end()) {
       history = parent.choices[fork.choice].history();
     } else {

@@ -15,7 +15,8 @@ int SampledSequence::num_best() const {
 
 void SequenceStates::add(SeqId seq, std::shared_ptr<const SamplingParams> params, std::span<const int32_t> history,
                          size_t num_output, uint32_t choice) {
-  SampledSequence s;
+  auto added = std::make_unique<SampledSequence>();
+  SampledSequence& s = *added;
   s.state = SamplerState(*params, history.first(history.size() - num_output));
   for (const int32_t token : history.last(num_output)) s.state.append(token);
   s.prompt_size = static_cast<int32_t>(history.size() - num_output);
@@ -32,12 +33,13 @@ void SequenceStates::add(SeqId seq, std::shared_ptr<const SamplingParams> params
     }
   }
   s.params = std::move(params);
-  sequences_.insert_or_assign(seq, std::move(s));
+  sequences_.insert(seq, std::move(added));
 }
 
 void SequenceStates::fork(SeqId parent, SeqId child, uint32_t choice) {
-  const SampledSequence& from = sequences_.at(parent);
-  SampledSequence copy;
+  const SampledSequence& from = *find(parent);
+  auto added = std::make_unique<SampledSequence>();
+  SampledSequence& copy = *added;
   copy.params = from.params;
   copy.state = from.state;
   copy.prompt_size = from.prompt_size;
@@ -47,11 +49,11 @@ void SequenceStates::fork(SeqId parent, SeqId child, uint32_t choice) {
   if (from.constraint) copy.constraint = from.constraint->fork();
   copy.mask.resize(from.mask.size());
   copy.grammar_error = from.grammar_error;
-  sequences_.insert_or_assign(child, std::move(copy));
+  sequences_.insert(child, std::move(added));
 }
 
 bool SequenceStates::accept(SeqId seq, int32_t token) {
-  SampledSequence& s = sequences_.at(seq);
+  SampledSequence& s = *find(seq);
   s.state.append(token);
   if (!s.constraint) return false;
   s.masked = false;
@@ -60,13 +62,13 @@ bool SequenceStates::accept(SeqId seq, int32_t token) {
 }
 
 void SequenceStates::list_forced(SeqId seq, std::vector<int32_t>& tokens) {
-  const SampledSequence& s = sequences_.at(seq);
+  const SampledSequence& s = *find(seq);
   if (s.constraint) s.constraint->list_forced(tokens);
 }
 
 SampledSequence* SequenceStates::find(SeqId seq) {
-  const auto it = sequences_.find(seq);
-  return it == sequences_.end() ? nullptr : &it->second;
+  const std::unique_ptr<SampledSequence>* found = sequences_.find(seq);
+  return found ? found->get() : nullptr;
 }
 
 const std::vector<SampledSequence*>& SequenceStates::start(const StepPlan& plan) {
@@ -84,7 +86,7 @@ const std::vector<SampledSequence*>& SequenceStates::start(const StepPlan& plan)
 }
 
 void SequenceStates::forget_devices() {
-  for (auto& [id, s] : sequences_) s.on_device.reset();
+  sequences_.for_each([](SeqId, const std::unique_ptr<SampledSequence>& s) { s->on_device.reset(); });
 }
 
 }  // namespace octavo

@@ -3,9 +3,9 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "base/id_map.h"
 #include "plan/step_plan.h"
 #include "runtime/mask_filler.h"
 #include "sample/params.h"
@@ -57,7 +57,7 @@ class SequenceStates {
 
  private:
   int vocab_;
-  std::unordered_map<SeqId, SampledSequence> sequences_;
+  IdMap<std::unique_ptr<SampledSequence>> sequences_;
   std::vector<SampledSequence*> sampled_;
   MaskFiller masks_;
   std::vector<MaskFiller::Job> jobs_;

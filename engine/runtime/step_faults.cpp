@@ -53,9 +53,9 @@ void StepLoop::fail_step(const StepPlan& plan, const Refusal& why) {
     for (const PlanRow& row : plan.rows) guilty.push_back(row.seq);
   scheduler_.rollback(plan.step);
   for (SeqId seq : guilty) {
-    const auto owner = owners_.find(seq);
-    if (owner == owners_.end()) continue;
-    Request& request = *owner->second.request;
+    const Owner* owner = owners_.find(seq);
+    if (owner == nullptr) continue;
+    Request& request = *owner->request;
     scheduler_.cancel(request.id);
     end_request(request, Finish::kError, &why);
   }

@@ -62,7 +62,7 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
     sampling = std::move(longer);
   }
   executor_.add_sequence(spec.seqs[0], std::move(sampling), submit.prompt, submit.num_output, submit.first_choice);
-  owners_[spec.seqs[0]] = {request.get(), 0};
+  owners_.insert(spec.seqs[0], {request.get(), 0});
   if (params.beam_width > 0) {
     request->seqs = {spec.seqs[0]};  // later beams are forks of it
     request->beams =
@@ -72,7 +72,7 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
     request->seqs = spec.seqs;
     for (int32_t i = 1; i < width; ++i) {
       executor_.fork_sequence(spec.seqs[0], spec.seqs[i], submit.first_choice + static_cast<uint32_t>(i));
-      owners_[spec.seqs[i]] = {request.get(), i};
+      owners_.insert(spec.seqs[i], {request.get(), i});
     }
   }
 
@@ -133,9 +133,9 @@ void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
   outcome_.faults.clear();
   outcome_.forced.clear();
   for (const PromptScores& scores : result.prompt_scores) {
-    const auto owner = owners_.find(scores.seq);
-    if (owner == owners_.end()) continue;
-    Request& request = *owner->second.request;
+    const Owner* owner = owners_.find(scores.seq);
+    if (owner == nullptr) continue;
+    Request& request = *owner->request;
     if (scores.status != SampleStatus::kOk) {
       fault(request, scores.seq, scores.status, scores.first_pos);
       continue;
@@ -149,9 +149,10 @@ void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
   for (size_t i = 0; i < plan.samples.size(); ++i) {
     const SampleRow& sample = plan.samples[i];
     const SampleOutput& output = result.samples[i];
-    const auto owner = owners_.find(sample.state);
-    if (owner == owners_.end()) continue;  // cancelled while the step ran
-    Request& request = *owner->second.request;
+    const Owner* found = owners_.find(sample.state);
+    if (found == nullptr) continue;  // cancelled while the step ran
+    Request& request = *found->request;
+    const int32_t index = found->index;
     const SeqId parent = plan.rows[sample.row].seq;
     if (output.status != SampleStatus::kOk) {
       std::erase(searching_, &request);
@@ -166,9 +167,9 @@ void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
         searching_.push_back(&request);
         request.candidates.resize(request.seqs.size());
       }
-      request.candidates[owner->second.index] = output.candidates;
+      request.candidates[index] = output.candidates;
     } else {
-      commit_choice(request, owner->second.index, parent, sample.state, output, sample.position);
+      commit_choice(request, index, parent, sample.state, output, sample.position);
     }
   }
   for (Request* request : searching_) commit_beams(*request);
@@ -235,7 +236,7 @@ void StepLoop::commit_choice(Request& request, int32_t index, SeqId parent, SeqI
 void StepLoop::end_request(Request& request, Finish why, const Refusal* error) {
   for (Choice& choice : request.choices) choice.end(why);
   for (const SeqId seq : request.seqs) {
-    const Owner owner = owners_.at(seq);
+    const Owner owner = *owners_.find(seq);
     // A branch that has not been sampled yet is no more than its prompt.
     auto tokens = scheduler_.tokens(seq);
     if (tokens.empty()) tokens = scheduler_.tokens(request.seqs[0]);

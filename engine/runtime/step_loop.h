@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/id_map.h"
 #include "base/trace.h"
 #include "runtime/executor.h"
 #include "runtime/finished_histories.h"
@@ -105,10 +106,10 @@ class StepLoop {
   std::vector<int32_t> eos_;
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
   struct Owner {
-    Request* request;
-    int32_t index;  // of its choice or beam
+    Request* request = nullptr;
+    int32_t index = 0;  // of its choice or beam
   };
-  std::unordered_map<SeqId, Owner> owners_;
+  IdMap<Owner> owners_;
   FinishedHistories histories_;
   struct StepUnderWay {
     const StepPlan* plan;

@@ -166,7 +166,7 @@ void Scheduler::Impl::fork(Sequence& parent, SeqId id) {
   child->node = parent.node;
   cache.index().hold(child->node);
   child->indexed = parent.indexed;
-  sequences.emplace(id, child.get());
+  sequences.insert(id, child.get());
   parent.group->branches.push_back(std::move(child));
 }
 

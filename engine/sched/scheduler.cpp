@@ -160,7 +160,7 @@ void Scheduler::Impl::add(RequestSpec spec) {
     seq->tables.emplace_back(cache.pool(i));
     seq->tables.back().reserve(blocks_for(longest));
   }
-  sequences.emplace(seq->id, seq.get());
+  sequences.insert(seq->id, seq.get());
   g->branches.push_back(std::move(seq));
   // A step may be long in reaching the new request: who computes a block of it is told at once that it waits.
   int32_t common = config.block_size - 1;
@@ -224,11 +224,6 @@ void Scheduler::Impl::reset(Sequence& seq) {
 // A step in flight may still name the block: it keeps it until its end.
 void Scheduler::Impl::retire(const SequenceGroup& g, BlockRef block) {
   if (block && g.rows_in_flight > 0 && !in_flight.empty()) in_flight.back()->retired.push_back(std::move(block));
-}
-
-Sequence* Scheduler::Impl::find_sequence(SeqId id) const {
-  const auto it = sequences.find(id);
-  return it == sequences.end() ? nullptr : it->second;
 }
 
 void Scheduler::Impl::set_rank(SequenceGroup& g, int32_t rank) {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/id_map.h"
 #include "cache/paged_cache.h"
 #include "sched/fair_queue.h"
 #include "sched/group_queue.h"
@@ -30,7 +31,10 @@ struct Scheduler::Impl {
   void preempt(SequenceGroup& g);
   void reset(Sequence& seq);  // gives its blocks up; it starts again from the cache
   void retire(const SequenceGroup& g, BlockRef block);
-  Sequence* find_sequence(SeqId id) const;
+  Sequence* find_sequence(SeqId id) const {
+    Sequence* const* seq = sequences.find(id);
+    return seq ? *seq : nullptr;
+  }
   void set_rank(SequenceGroup& g, int32_t rank);
   SchedulerStats current_stats() const;
   void audit() const;
@@ -119,7 +123,7 @@ struct Scheduler::Impl {
   bool windowed = false;  // some group keeps only a window
 
   std::unordered_map<RequestId, std::unique_ptr<SequenceGroup>> groups;
-  std::unordered_map<SeqId, Sequence*> sequences;
+  IdMap<Sequence*> sequences;
   FairQueue waiting;
   GroupQueue<RunningOrder> running;
   uint64_t arrivals = 0;

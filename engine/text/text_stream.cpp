@@ -73,6 +73,13 @@ Released TextStream::release_all(std::string& text) {
 Released TextStream::push(int32_t token, std::string& text) {
   ++count_;
   if (!detokenizer_) return {.tokens = 1};
+  if (!stops_ && held_tokens() == 0) {  // whole characters need not be held
+    const size_t before = text.size();
+    detokenizer_->push(token, text);
+    released_ += text.size() - before;
+    open_ = detokenizer_->pending() > 0 ? 1 : 0;
+    return {.tokens = 1 - open_};
+  }
   const size_t before = held_.size();
   detokenize(token);
   Released stopped;
