@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from octavo import _engine
 from octavo.cli.main import main
 from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
@@ -58,3 +61,18 @@ def test_the_command_writes_its_figures(smollm2: Path, tmp_path: Path) -> None:
     document = json.loads(out.read_text())
     assert {part["name"] for part in document["parts"]} >= {"W1 decode", "W2 decode", "W4 prefill"}
     assert all(part["phases"]["plan"]["us"] > 0 for part in document["parts"])
+
+
+@pytest.mark.slow
+def test_the_host_s_share_of_a_gpu_s_steps_is_measured_without_kernels(tmp_path: Path) -> None:
+    """In a process of its own: what leaves kernels out there would leave them out of other tests."""
+    if not (Path(_engine.__file__).resolve().parent / "liboctavo_cuda_emulated.so").exists():
+        pytest.skip("this build of octavo has no CUDA emulator")
+    out = tmp_path / "host.json"
+    command = [sys.executable, "-m", "octavo", "bench", "step", "--host", "--out", str(out)]
+    subprocess.run(command, check=True, capture_output=True)
+    parts = {part["name"]: part for part in json.loads(out.read_text())["parts"]}
+    assert set(parts) == {"1 sequence", "32 sequences", "256 sequences"}
+    assert all(
+        part["phases"][name]["us"] > 0 for part in parts.values() for name in ("plan", "draw", "commit")
+    )

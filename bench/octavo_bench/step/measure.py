@@ -11,8 +11,9 @@ from octavo_bench.client import Load
 from octavo_bench.workloads import Shape, batch, one_stream, prompts_alone
 
 # Phases of the loop itself; "execute" holds all others, and between them what passes operations on and the tracing
-# itself.
-LOOP = ("inbox", "plan", "batch", "commit", "publish")
+# itself. Of those the executor's own are the host's too: on a GPU, to enqueue a step and to read its tokens.
+LOOP = ("inbox", "plan", "commit", "publish")
+EXECUTOR = ("batch", "launch", "draw", "read")
 NOT_HOST = ("idle", "execute")
 LOST = "between phases"
 
@@ -36,20 +37,19 @@ class Part:
     @property
     def host_us(self) -> float:
         """Time of a step outside kernels and sampling, in µs; the tracing itself is not counted."""
-        host = sum(ns for name, (ns, _) in self.phases.items() if name in LOOP)
+        host = sum(ns for name, (ns, _) in self.phases.items() if name in LOOP + EXECUTOR)
         return host / max(1, self.steps) / 1e3
 
     def per_step_us(self, phase: str) -> float:
         return self.phases[phase][0] / max(1, self.steps) / 1e3
 
 
-def _part(name: str, trace: Mapping[str, tuple[int, int]]) -> Part:
+def part_of(name: str, trace: Mapping[str, tuple[int, int]]) -> Part:
+    """Of the trace of all its steps."""
     phases = {phase: (ns, count) for phase, (count, ns) in trace.items() if count}
     steps = phases.get("commit", (0, 0))[1]  # "execute" is noted when a step is given and when it is awaited
     execute = phases.get("execute", (0, 0))[0]
-    inside = sum(
-        ns for phase, (ns, _) in phases.items() if phase not in (*NOT_HOST, *LOOP) or phase == "batch"
-    )
+    inside = sum(ns for phase, (ns, _) in phases.items() if phase not in (*NOT_HOST, *LOOP))
     seen = {phase: value for phase, value in phases.items() if phase not in NOT_HOST}
     seen[LOST] = (max(0, execute - inside), steps)
     return Part(name, steps, sum(ns for ns, _ in seen.values()) / 1e9, seen)
@@ -87,6 +87,6 @@ def measure(model: LoadedModel, shape: Shape, vocab: int) -> Iterator[Part]:
     for name, make in (("W1", one_stream), ("W2", batch), ("W4", prompts_alone)):
         _stretches(model, make(shape, vocab, 1))
         prefill, decode = _stretches(model, make(shape, vocab, 2))
-        yield _part(f"{name} prefill", prefill)
+        yield part_of(f"{name} prefill", prefill)
         if decode.get("execute", (0, 0))[0]:
-            yield _part(f"{name} decode", decode)
+            yield part_of(f"{name} decode", decode)

@@ -104,6 +104,7 @@ class Device {
   void set_memory(size_t bytes) { total_bytes_ = bytes; }
   void set_strict(bool strict) { strict_ = strict; }
   void set_count(int count) { count_ = count; }
+  void skip_kernels(bool skip) { skip_kernels_ = skip; }
   void reset_hooks();
 
  private:
@@ -140,6 +141,7 @@ class Device {
   unsigned seed_ = 0;
   bool strict_ = false;
   int count_ = 1;
+  bool skip_kernels_ = false;
   std::array<Failure, kCalls> failures_;
   cudaError_t lasting_ = cudaSuccess;
   cudaError_t last_ = cudaSuccess;

@@ -267,6 +267,10 @@ void octavo_emulator_set_strict(int on) {
   Guard device;
   device->set_strict(on != 0);
 }
+void octavo_emulator_skip_kernels(int skip) {
+  Guard device;
+  device->skip_kernels(skip != 0);
+}
 size_t octavo_emulator_live_bytes() {
   Guard device;
   return device->live_bytes();

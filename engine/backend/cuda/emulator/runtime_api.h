@@ -178,6 +178,7 @@ enum octavo_emulator_call {
 void octavo_emulator_fail(int call, int after, int error);
 void octavo_emulator_set_seed(unsigned seed);         // order of blocks, warps and lanes; 0: the natural one
 void octavo_emulator_set_memory(size_t total_bytes);  // of the device
+void octavo_emulator_skip_kernels(int skip);          // launches do nothing, and new memory is zero
 size_t octavo_emulator_live_bytes();                  // device and pinned memory not yet freed
 void octavo_emulator_set_devices(int count);          // all in one memory; streams are each one's own
 // 1: a kernel's arguments and what is copied to the device may hold no pointer to the host's memory, as on a GPU.
