@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from octavo_bench.cuda.report import check, figure
 from octavo_bench.cuda.scale import Scale
 
 END = 1
+UNTIMED = 8  # first tokens of an answer, while graphs are recorded
 
 
 def _figure(scale: Scale, name: str, value: float, unit: str, goal: float, *, at_most: bool = False) -> None:
@@ -92,6 +94,21 @@ def _random_weights(scale: Scale) -> tuple[Variant, dict[str, torch.Tensor], int
     return Variant(**{**v.__dict__, "layers": scale.layers}), tensors, read
 
 
+@dataclass(frozen=True)
+class Decode:
+    """A step in which every sequence decodes, on average."""
+
+    seconds: float
+    host_us: float  # until it was enqueued, and to read and tell its tokens
+
+    @classmethod
+    def between(cls, begin: tuple[float, dict[str, Any]], end: tuple[float, dict[str, Any]]) -> Decode:
+        """Of the steps between two moments, with the engine's counters of each."""
+        steps = max(end[1]["steps"] - begin[1]["steps"], 1)
+        host = sum(end[1][name] - begin[1][name] for name in ("host_ns", "submit_ns"))
+        return cls((end[0] - begin[0]) / steps, host / steps / 1e3)
+
+
 class Served:
     """An engine that answers requests whose tokens nobody reads."""
 
@@ -117,10 +134,17 @@ class Served:
         self.channel = self.engine.open_channel()
         self.vocab = vocab
 
-    def answer(
-        self, prompts: list[list[int]], new: int, **fields: Any
-    ) -> tuple[list[list[int]], float, float]:
-        """The answers' tokens; seconds and steps from the moment when all prompts were computed to the end."""
+    def answers(self, prompts: list[list[int]], new: int, **fields: Any) -> list[list[int]]:
+        """The answers' tokens."""
+        tokens, _ = self._run(prompts, new, **fields)
+        return tokens
+
+    def decode(self, prompts: list[list[int]], new: int) -> Decode:
+        """What a step takes while all of them decode."""
+        _, decode = self._run(prompts, new)
+        return decode
+
+    def _run(self, prompts: list[list[int]], new: int, **fields: Any) -> tuple[list[list[int]], Decode]:
         params = _engine.SamplingParams()
         params.temperature, params.max_tokens = 0.0, new
         for name, value in fields.items():
@@ -129,19 +153,24 @@ class Served:
         ids = [self.engine.submit(p, params, self.channel) for p in prompts]
         self.engine.resume()
         answers: dict[int, list[int]] = {i: [] for i in ids}
-        left, begun, begin, before = len(ids), 0, time.perf_counter(), 0
+        left, starting, decode = len(ids), set(ids), None
+        begin: tuple[float, dict[str, Any]] | None = None
         while left:
             self.channel.wait(100)
             for delta in self.channel.drain():
                 if delta.error:
                     raise RuntimeError(delta.error)
-                begun += not answers[delta.id] and bool(delta.token_ids)
                 answers[delta.id] += delta.token_ids
-                left -= delta.finish is not None
-                if begun == len(ids):
-                    begun, begin, before = -1, time.perf_counter(), self.engine.stats()["steps"]
-        steps = max(self.engine.stats()["steps"] - before, 1)
-        return [answers[i] for i in ids], time.perf_counter() - begin, steps
+                if delta.finish is not None:
+                    left -= 1
+                    if begin and not decode:  # from here on a step has less to do
+                        decode = Decode.between(begin, (time.perf_counter(), self.engine.stats()))
+                elif len(answers[delta.id]) > min(UNTIMED, new // 4):
+                    starting.discard(delta.id)
+            if not starting and not begin:
+                begin = time.perf_counter(), self.engine.stats()
+        end = time.perf_counter(), self.engine.stats()
+        return [answers[i] for i in ids], decode or Decode.between(begin or end, end)
 
     def close(self) -> None:
         """Frees the device."""
@@ -161,33 +190,14 @@ def run_throughput(scale: Scale) -> None:
         served = Served(scale, variant, tensors, fast=fast)
         mode = "fast" if fast else "reproducible"
         for batch in scale.batches:
-            _, seconds, steps = served.answer(_prompts(scale, batch), scale.new_tokens)
-            per_step = seconds / steps
-            cache = (
-                batch
-                * (scale.context + scale.new_tokens / 2)
-                * 4
-                * scale.layers
-                * scale.kv_heads
-                * scale.head_dim
-            )
+            decode = served.decode(_prompts(scale, batch), scale.new_tokens)
+            positions = batch * (scale.context + scale.new_tokens / 2)
+            cache = positions * 4 * scale.layers * scale.kv_heads * scale.head_dim
             floor = (weight_bytes + cache) / bandwidth
-            figure(f"8B bf16, {batch} sequences, {mode}", batch / per_step, "tokens/s")
-            name = f"8B bf16, {batch} sequences, {mode}, of the floor"
-            _figure(scale, name, per_step / floor, "x", 1.25, at_most=True)
-        before = served.engine.stats()
-        served.answer(_prompts(scale, scale.batches[-1]), scale.new_tokens)
-        after = served.engine.stats()
-        spent = sum(after[name] - before[name] for name in ("host_ns", "submit_ns"))
-        host = spent / (after["steps"] - before["steps"]) / 1e3
-        _figure(
-            scale,
-            f"host time per step, {scale.batches[-1]} sequences, {mode}",
-            host,
-            "us",
-            60.0,
-            at_most=True,
-        )
+            name = f"8B bf16, {batch} sequences, {mode}"
+            figure(name, batch / decode.seconds, "tokens/s")
+            _figure(scale, f"{name}, of the floor", decode.seconds / floor, "x", 1.25, at_most=True)
+            _figure(scale, f"{name}, host time per step", decode.host_us, "us", 60.0, at_most=True)
         served.close()
 
 
@@ -200,8 +210,8 @@ def run_same_bits(scale: Scale) -> None:
     prompts = _prompts(scale, min(24, scale.batches[-1] * 2))
     served = Served(scale, v, tensors)
     fields: dict[str, Any] = {"temperature": 0.8, "seed": 5}
-    alone = [served.answer([p], scale.new_tokens, **fields)[0][0] for p in prompts]
-    together, _, _ = served.answer(prompts, scale.new_tokens, **fields)
+    alone = [served.answers([p], scale.new_tokens, **fields)[0] for p in prompts]
+    together = served.answers(prompts, scale.new_tokens, **fields)
     served.close()
     check("alone and in company", alone == together)
     for name, options in (
@@ -211,6 +221,6 @@ def run_same_bits(scale: Scale) -> None:
         ("with a prefix cache", {"enable_prefix_caching": True}),
     ):
         served = Served(scale, v, tensors, **options)
-        answers, _, _ = served.answer(prompts, scale.new_tokens, **fields)
+        answers = served.answers(prompts, scale.new_tokens, **fields)
         check(name, answers == alone)
         served.close()

@@ -72,8 +72,8 @@ def _check(scale: Scale, variant: Variant, options: dict[str, Any]) -> None:
     limit = MARGIN * float((logits(variant, tensors, ids, where, torch.bfloat16) - exact).abs().max())
     limit *= EIGHT_BITS.get(options["kv_dtype"], 1.0)
     whole = np.array(runner.logits(ids))
-    error = float(np.abs(whole - exact.cpu().numpy()).max())
-    check(variant.name, error <= limit, error, limit)
+    off = float(np.abs(whole - exact.cpu().numpy()).max())
+    check(variant.name, off <= limit, off, limit)
     # The same bits whether a prompt is computed at once, in pieces, or token by token.
     pieces = np.array(runner.logits(ids, chunk=max(n // 3, 1)))
     check(f"{variant.name}: pieces equal the whole", bool((pieces == whole).all()))
