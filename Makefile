@@ -37,7 +37,7 @@ $(VENV)/installed-test: requirements-test.lock $(VENV)/installed
 	@echo "Installing what the tests need into .venv (some hundred MB)"
 	$(PIP) install --quiet --requirement requirements.lock --requirement requirements-test.lock
 	@echo "Compiling the CUDA kernels for the host, on which their tests run them"
-	$(EDITABLE) -Ccmake.define.OCTAVO_CUDA_EMULATOR=ON
+	$(EDITABLE) --config-settings=cmake.define.OCTAVO_CUDA_EMULATOR=ON
 	@touch $@
 
 install: $(VENV)/installed  ## Make .venv, install the locked versions, build the engine
@@ -119,7 +119,7 @@ wheel: install-test  ## Build dist/*.whl and check it with auditwheel
 CUDA_ARCHITECTURES ?=
 cuda: install  ## Build the CUDA backend for sm_80, sm_89, sm_90 and PTX, and put it into .venv
 	@command -v nvcc || test -x /usr/local/cuda/bin/nvcc || $(PIP) install --quiet --requirement requirements-cuda.lock
-	$(EDITABLE) -Ccmake.define.OCTAVO_CUDA=on -Ccmake.define.OCTAVO_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)"
+	$(EDITABLE) --config-settings=cmake.define.OCTAVO_CUDA=on --config-settings=cmake.define.OCTAVO_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)"
 
 clean:  ## Remove what was built; keep .venv
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
