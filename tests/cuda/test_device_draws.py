@@ -64,7 +64,7 @@ def any_params(draw: st.DrawFn, vocab: int) -> dict[str, object]:
             "min_tokens": 2,
         }
     if draw(st.booleans()):
-        fields["logprobs"] = draw(st.sampled_from([0, 1, 5, min(30, vocab)]))
+        fields["logprobs"] = draw(st.sampled_from([0, 1, min(5, vocab), min(30, vocab)]))
     return fields
 
 
