@@ -28,7 +28,7 @@ timeout 150 ninja -k 0 -C "$build" _engine octavo_cuda >> "$build.log" 2>&1 || g
 package=$build/package
 mkdir -p "$package/octavo"
 for file in "$root"/python/octavo/*; do
-  case $file in *_engine*) ;; *) ln -sfn "$file" "$package/octavo/" ;; esac
+  case $file in */_engine*) ;; *) ln -sfn "$file" "$package/octavo/" ;; esac
 done
 for file in "$build"/engine/bind/*.so; do ln -sfn "$file" "$package/octavo/"; done
 took=$(($(date +%s) - begin))
