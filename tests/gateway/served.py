@@ -35,7 +35,7 @@ class Served:
         return openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="k", max_retries=0)
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         connection.request(method, path, None if body is None else json.dumps(body))
         response = connection.getresponse()
         raw = response.read()

@@ -173,8 +173,8 @@ def test_prompts_around_the_size_of_the_pool(served: Served) -> None:
             pool.submit(served.complete, prompt=[5] * n, max_tokens=1) for n in (1022, 1023, 1024, 1025, 1600)
         ]
         small = [pool.submit(served.chat, max_tokens=2) for _ in range(6)]
-        assert [f.result(60)[0] for f in big] == [200, 200, 400, 400, 400]
-        assert [f.result(60)[0] for f in small] == [200] * 6
+        assert [f.result(240)[0] for f in big] == [200, 200, 400, 400, 400]
+        assert [f.result(240)[0] for f in small] == [200] * 6
         assert "maximum context length is 1024 tokens" in big[3].result()[1]["error"]["message"]
 
 
