@@ -15,7 +15,7 @@ struct GrammarLimits {
   uint64_t compile_fuel = 1'000'000;   // of the lexer's automata, about 50 a microsecond
   size_t max_lexer_states = 100'000;   // about 2 KiB each
   uint64_t step_lexer_fuel = 200'000;  // for one token's mask
-  size_t step_max_items = 50'000;      // of the parser, for one token's mask
+  size_t step_max_items = 10'000;      // of the parser, for one token's mask, a few microseconds each
 };
 
 // A grammar that llguidance compiled: its constraints are copies of one matcher that has consumed nothing.

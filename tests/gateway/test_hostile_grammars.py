@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from octavo import _engine
@@ -115,6 +117,45 @@ def test_common_multiples_are_kept(compiler: GrammarCompiler) -> None:
     compiler.compile(
         specs.json_schema({"properties": {str(v): {"type": "number", "multipleOf": v} for v in values}})
     )
+
+
+def optional_words(count: int, kinds: int) -> str:
+    rules = (f"a{i}: /[a-z]{{1,{i + 1}}}/" for i in range(kinds))
+    return "\n".join(("start: " + " ".join(f"a{i % kinds}?" for i in range(count)), *rules))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        specs.grammar("start: " + " ".join(["a?"] * 600) + "\na: /[a-z]/"),
+        specs.grammar(optional_words(900, 50)),
+        specs.grammar("\n".join(["start: r0", *(f"r{i}: r{i + 1} r{i + 1}" for i in range(20)), 'r20: "abcde "'])),
+        specs.json_schema({"properties": {f"property_{i}": {"type": "string"} for i in range(1000)}}),
+        specs.json_schema({"anyOf": [{"properties": {"k": {"const": f"v{i}"}}} for i in range(300)]}),
+    ],
+    ids=["optional letters", "optional words", "doubled", "properties", "alternatives"],
+)  # fmt: skip
+@pytest.mark.unsanitized("measures time")
+def test_no_mask_holds_up_a_step_for_long(compiler: GrammarCompiler, spec: GrammarSpec) -> None:
+    """A grammar whose masks would is given up with an error."""
+    constraint, drawn = compiler.compile(spec).native.start(), random.Random(1)
+    for _ in range(30):
+        start = time.thread_time()
+        try:
+            mask = constraint.fill_mask(49152)
+        except InvalidArgumentError as error:
+            assert "items" in str(error)
+            return
+        finally:
+            assert time.thread_time() - start < 0.12
+        allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+        try:
+            constraint.accept(int(drawn.choice(allowed)))
+        except InvalidArgumentError as error:
+            assert "items" in str(error)
+            return
+        if constraint.done:
+            return
 
 
 SLOW = [99_991, 99_989, 99_971, 99_961, 99_929, 99_923, 99_907, 99_901]  # primes: as many states
