@@ -16,9 +16,12 @@ const StepPlan* Scheduler::Impl::plan() {
     slot.clear(config.groups.size());
     slot.plan.step = next_step;
     build(slot);
+    if (must_leave_first(slot)) {
+      undo_rows(slot, 0);
+      continue;
+    }
     if (!slot.rows.empty()) break;
-    const bool leaving = std::ranges::any_of(running, [](const SequenceGroup* g) { return g->evicting; });
-    if (!in_flight.empty() || (!leaving && !unblock())) {
+    if (!in_flight.empty() || !unblock()) {
       note_plan(slot);
       return nullptr;
     }
@@ -29,6 +32,16 @@ const StepPlan* Scheduler::Impl::plan() {
   in_flight.push_back(std::move(spare.back()));
   spare.pop_back();
   return &in_flight.back()->plan;
+}
+
+// Somebody gives way while the plan is made, and nothing but its row in this plan holds it back: without it the request
+// that it makes room for need not wait for a step more. Each time one request less is left of those that ran before.
+bool Scheduler::Impl::must_leave_first(const StepSlot& slot) const {
+  if (!in_flight.empty()) return false;
+  return std::ranges::any_of(running, [&](const SequenceGroup* g) {
+    const auto enters = [&](const PlannedRow& row) { return row.admitted && row.request == g->id; };
+    return g->evicting && std::ranges::none_of(slot.rows, enters);
+  });
 }
 
 bool Scheduler::Impl::can_plan_ahead() const {
@@ -51,7 +64,6 @@ void Scheduler::Impl::build(StepSlot& slot) {
     budget = std::min(budget, std::max(step_limit, widest));
   }
   short_of_blocks = false;
-  // A victim of preemption that has a row in this plan leaves after it.
   for (size_t i = 0; i < running.size() && budget > 0;) {
     SequenceGroup* g = running[i];
     if (!g->evicting && decode_ready(*g)) plan_decode(slot, *g);

@@ -157,7 +157,7 @@ void Scheduler::Impl::undo_row(StepSlot& slot) {
     if (undo.started) reset(*seq);
     if (undo.admitted) {
       running.erase(&group);
-      group.running = false;
+      group.running = group.evicting = false;
       group.rank = group.priority;
       waiting.insert(&group);
     }

@@ -49,6 +49,7 @@ struct Scheduler::Impl {
   const StepPlan* plan();
   bool can_plan_ahead() const;
   void build(StepSlot& slot);
+  bool must_leave_first(const StepSlot& slot) const;
   void note_plan(const StepSlot& slot);
   bool decode_ready(const SequenceGroup& g) const;
   bool prefilling(const SequenceGroup& g) const;
