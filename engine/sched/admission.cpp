@@ -118,17 +118,20 @@ void Scheduler::Impl::start(StepSlot& slot, Sequence& seq, const Sequence* lead,
     return at;
   };
 
-  for (int g = 0; g < cache.num_groups(); ++g) {
-    BlockTable& table = seq.tables[g];
-    const int32_t oldest = oldest_block(g, start_for(filled));
-    for (int32_t i = 0; i < filled / size; ++i) {
-      if (i < oldest) {
-        table.append_gap();
-      } else {
-        table.append(cache.pool(g).share(i < cached ? cache.index().block(match.path[i], g) : lead->tables[g][i]));
+  const auto share_full_blocks = [&] {
+    for (int g = 0; g < cache.num_groups(); ++g) {
+      BlockTable& table = seq.tables[g];
+      const int32_t oldest = oldest_block(g, start_for(filled));
+      for (int32_t i = 0; i < filled / size; ++i) {
+        if (i < oldest) {
+          table.append_gap();
+        } else {
+          table.append(cache.pool(g).share(i < cached ? cache.index().block(match.path[i], g) : lead->tables[g][i]));
+        }
       }
     }
-  }
+  };
+  share_full_blocks();
   if (filled % size > 0) {
     // Pin every source before the first allocation: that may evict.
     const size_t pins = slot.sources.size();
@@ -146,6 +149,11 @@ void Scheduler::Impl::start(StepSlot& slot, Sequence& seq, const Sequence* lead,
     if (!room) {  // the pool is so full that the source itself must give way: compute these tokens
       slot.sources.resize(pins);
       filled -= filled % size;
+      if (windowed) {  // an earlier start reads earlier blocks, which the leader may have given up
+        filled = std::min(filled, cached * size);
+        for (BlockTable& table : seq.tables) table.clear();
+        share_full_blocks();
+      }
     }
   }
   seq.filled = filled;

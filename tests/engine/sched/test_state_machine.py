@@ -28,6 +28,7 @@ GROUPS = st.sampled_from(
         [(20, 0)],
         [(64, 0)],
         [(16, 0), (12, 6)],  # a full group and a window
+        [(14, 0), (12, 8)],
         [(12, 5)],  # a window only
     ]
 )
