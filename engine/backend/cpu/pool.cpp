@@ -1,7 +1,6 @@
 #include "backend/cpu/pool.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kWorkerSpin = std::chrono::microseconds(50);
-constexpr auto kCallerSpin = std::chrono::microseconds(20);
+constexpr auto kCallerSpin = std::chrono::microseconds(500);  // longer than most tiles
 
 void relax() {
 #if defined(__x86_64__)
@@ -91,10 +90,12 @@ void ThreadPool::run_region(int tiles, Function function, void* arg) {
   signal_.fetch_add(1);  // sequentially consistent: ordered before the load of parked_
   if (parked_.load()) futex_wake_all(signal_);
   Ahead ahead = lanes_[0].ahead;
-  const int others = tiles - work_on_region(0, ahead);
+  const auto others = static_cast<uint32_t>(tiles - work_on_region(0, ahead));
   auto all_done = [&] { return done_.load(std::memory_order_acquire) == others; };
   if (!spin_until(all_done, kCallerSpin, ahead)) {
-    while (!all_done()) sched_yield();
+    caller_parked_.store(true);
+    for (uint32_t seen; (seen = done_.load()) != others;) futex_wait(done_, seen);
+    caller_parked_.store(false, std::memory_order_relaxed);
   }
   if (error_) {
     std::exception_ptr error = std::move(error_);
@@ -167,7 +168,9 @@ void ThreadPool::worker_main(int worker) {
   Ahead ahead;
   while (wait_for_region(lanes_[worker], ahead)) {
     const int count = work_on_region(worker, ahead);
-    if (count > 0) done_.fetch_add(count, std::memory_order_release);
+    if (count == 0) continue;
+    done_.fetch_add(static_cast<uint32_t>(count));  // sequentially consistent: ordered before the load
+    if (caller_parked_.load()) futex_wake_all(done_);
   }
 }
 

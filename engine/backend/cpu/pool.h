@@ -25,7 +25,8 @@ struct Ahead {
 // a cache line of its own; a worker that has finished its run takes tiles from the ends of the others'. So one that
 // lost its core holds back at most the tile it has begun: the caller never waits for one that has not claimed any.
 // Equal regions give each worker the same tiles, whose memory is then in its caches. Workers spin for tens of µs after
-// a region, then park. run() allocates nothing and is called by one thread at a time.
+// a region, then park; so does the caller while a tile is not done. It never yields: that counts as a whole time slice
+// used, each time. run() allocates nothing and is called by one thread at a time.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);  // 0: allowed_cpus(); threads - 1 workers are started
@@ -100,7 +101,8 @@ class ThreadPool {
   int threads_;
   RegionTimes* watched_ = nullptr;
   std::unique_ptr<Lane[]> lanes_;
-  alignas(64) std::atomic<int> done_{0};  // tiles finished by others than the caller
+  alignas(64) std::atomic<uint32_t> done_{0};  // tiles finished by others than the caller, which parks on it
+  std::atomic<bool> caller_parked_{false};
   std::atomic_flag failed_;
   std::exception_ptr error_;
   alignas(64) std::atomic<uint32_t> signal_{0};  // counts regions and the stop: what workers park on

@@ -74,6 +74,22 @@ def test_pools_come_and_go_without_leaving_threads() -> None:
     assert live_threads() == before
 
 
+def test_the_caller_sleeps_while_a_tile_takes_long() -> None:
+    """It neither spins nor yields: on a busy machine both would cost it the time that it needs afterwards."""
+    ops = _engine.BackendOps(2)
+    meet = threading.Barrier(2)
+    caller = threading.get_ident()
+
+    def body(_: int) -> None:
+        meet.wait(timeout=10)
+        if threading.get_ident() != caller:
+            time.sleep(0.3)
+
+    before = time.thread_time()
+    ops.parallel_for(2, body)
+    assert time.thread_time() - before < 0.1
+
+
 def test_idle_workers_park() -> None:
     ops = _engine.BackendOps(4)
     ops.parallel_for(8, lambda i: None)
