@@ -7,6 +7,7 @@ namespace nb = nanobind;
 namespace octavo {
 
 void bind_errors(nb::module_& m);
+void bind_heap(nb::module_& m);
 void bind_config(nb::module_& m);
 void bind_model(nb::module_& m);
 void bind_text(nb::module_& m);

@@ -3,6 +3,7 @@
 NB_MODULE(_engine, m) {
   m.doc() = "The octavo engine: native paged attention, scheduler and runtime. Use it through the package `octavo`.";
   octavo::bind_errors(m);
+  octavo::bind_heap(m);
   octavo::bind_config(m);
   octavo::bind_model(m);
   octavo::bind_text(m);

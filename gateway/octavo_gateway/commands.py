@@ -26,9 +26,14 @@ def _serve(flags: argparse.Namespace) -> int:
     arguments = replace(engine_args(flags), seed=flags.seed)
 
     def load() -> ServedEngine:
+        from octavo._engine import limit_heap, trim_heap
+
         from octavo_gateway.server.served_engine import ServedEngine
 
-        return ServedEngine(arguments)
+        limit_heap()
+        engine = ServedEngine(arguments)
+        trim_heap()  # of what loading needed
+        return engine
 
     def explain(message: str) -> str:
         from octavo.cli.parser import Parser, in_flags
