@@ -22,7 +22,7 @@ using CacheGroupTuple = std::tuple<int, int>;
 
 SchedulerConfig make_config(const std::vector<CacheGroupTuple>& groups, int block_size, int max_tokens_per_step,
                             int max_seqs, int max_model_len, bool prefix_caching, double watermark, int depth,
-                            int max_seqs_per_tenant, int ageing_steps) {
+                            int max_seqs_per_tenant, int ageing_steps, int shared_prompt_tokens) {
   SchedulerConfig config;
   config.groups.clear();
   for (const auto& [blocks, window] : groups) {
@@ -37,6 +37,7 @@ SchedulerConfig make_config(const std::vector<CacheGroupTuple>& groups, int bloc
   config.depth = depth;
   config.max_seqs_per_tenant = max_seqs_per_tenant;
   config.ageing_steps = ageing_steps;
+  config.shared_prompt_tokens = shared_prompt_tokens;
   return config;
 }
 
@@ -166,14 +167,15 @@ void bind_sched(nb::module_& m) {
           "__init__",
           [](Scheduler* self, const std::vector<CacheGroupTuple>& groups, int block_size, int max_tokens_per_step,
              int max_seqs, int max_model_len, bool prefix_caching, double watermark, int depth, int max_seqs_per_tenant,
-             int ageing_steps) {
-            new (self) Scheduler(make_config(groups, block_size, max_tokens_per_step, max_seqs, max_model_len,
-                                             prefix_caching, watermark, depth, max_seqs_per_tenant, ageing_steps));
+             int ageing_steps, int shared_prompt_tokens) {
+            new (self)
+                Scheduler(make_config(groups, block_size, max_tokens_per_step, max_seqs, max_model_len, prefix_caching,
+                                      watermark, depth, max_seqs_per_tenant, ageing_steps, shared_prompt_tokens));
           },
           nb::kw_only(), nb::arg("groups"), nb::arg("block_size") = 16, nb::arg("max_tokens_per_step") = 512,
           nb::arg("max_seqs") = 256, nb::arg("max_model_len"), nb::arg("prefix_caching") = true,
           nb::arg("watermark") = 0.01, nb::arg("depth") = 1, nb::arg("max_seqs_per_tenant") = 0,
-          nb::arg("ageing_steps") = 1024,
+          nb::arg("ageing_steps") = 1024, nb::arg("shared_prompt_tokens") = 0,
           "groups: (num_blocks, window) of every KV group; window 0 keeps all positions.")
       .def(
           "check",

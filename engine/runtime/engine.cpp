@@ -65,6 +65,8 @@ Engine::Engine(ModelConfig config, std::shared_ptr<WeightFiles> weights, EngineO
   sched_config_.block_size = options_.block_size;
   check_config(config_);
   sched_config_.max_tokens_per_step = options_.max_num_batched_tokens;
+  // Short enough that nobody waits long for another tenant's step, long enough to read the weights for many tokens.
+  sched_config_.shared_prompt_tokens = std::max(128, options_.max_num_batched_tokens / 4);
   sched_config_.max_seqs = options_.max_num_seqs;
   sched_config_.max_seqs_per_tenant = options_.max_num_seqs_per_tenant;
   sched_config_.max_model_len = options_.max_model_len;

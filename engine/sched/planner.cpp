@@ -70,7 +70,16 @@ void Scheduler::Impl::build(StepSlot& slot) {
     if (i < running.size() && running[i] == g) ++i;
   }
   arrivals_seen = arrivals;
+  limit_prompts();
   plan_prompts(slot);
+}
+
+// A step that has begun is not interrupted, so what one tenant's prompts may take of it is what another waits for.
+void Scheduler::Impl::limit_prompts() {
+  constexpr StepId kMemory = 1024;
+  if (config.shared_prompt_tokens == 0) return;
+  if (waiting.active() > 1) shared_until = next_step + kMemory;
+  if (next_step < shared_until) budget = std::min(budget, config.shared_prompt_tokens);
 }
 
 // Prompts of running requests and new ones: the tenants by turns, the one first that was served least.

@@ -39,6 +39,7 @@ SchedulerConfig checked(SchedulerConfig config) {
   require(config.max_tokens_per_step >= 1, "max_tokens_per_step", config.max_tokens_per_step, "at least 1");
   require(config.max_seqs >= 1, "max_seqs", config.max_seqs, "at least 1");
   require(config.max_seqs_per_tenant >= 0, "max_seqs_per_tenant", config.max_seqs_per_tenant, "at least 0");
+  require(config.shared_prompt_tokens >= 0, "shared_prompt_tokens", config.shared_prompt_tokens, "at least 0");
   require(config.decisions >= 1, "decisions", config.decisions, "at least 1");
   require(config.ageing_steps >= 0, "ageing_steps", config.ageing_steps, "at least 0");
   require(config.max_model_len >= 2, "max_model_len", config.max_model_len, "at least 2");

@@ -28,6 +28,7 @@ struct SchedulerConfig {
   std::vector<CacheGroup> groups = {CacheGroup{}};
   int max_tokens_per_step = 512;  // the token budget
   int max_seqs = 256;             // sequences running at once
+  int shared_prompt_tokens = 0;   // of prompts in a step, while there are several tenants or were lately; 0: the budget
   int max_seqs_per_tenant = 0;    // 0: no limit of its own
   int max_model_len = 0;          // prompt and output together
   bool prefix_caching = true;

@@ -50,6 +50,7 @@ struct Scheduler::Impl {
   bool can_plan_ahead() const;
   void build(StepSlot& slot);
   bool must_leave_first(const StepSlot& slot) const;
+  void limit_prompts();
   void note_plan(const StepSlot& slot);
   bool decode_ready(const SequenceGroup& g) const;
   bool prefilling(const SequenceGroup& g) const;
@@ -143,6 +144,8 @@ struct Scheduler::Impl {
   // Of the last plan, for snapshots.
   WaitReason admission_stop = WaitReason::kNextStep;  // what the first request that was not admitted waits for
   uint64_t arrivals_seen = 0;
+
+  StepId shared_until = 0;  // steps before it are kept short for several tenants
 
   int32_t step_limit = 0;  // 0: none but the configuration's
   int32_t chunk_limit = 0;
