@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import secrets
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,13 +94,8 @@ async def served(
     *,
     tenants: int,
     tag: str = "server",
-    cpus: Collection[int] = (),
 ) -> AsyncIterator[ServedProcess]:
-    """Starts ``octavo serve MODEL ARGUMENTS`` with a key for each of ``tenants`` and ends it.
-
-    Args:
-        cpus: the processors that it may use; default: those of this process.
-    """
+    """Starts ``octavo serve MODEL ARGUMENTS`` with a key for each of ``tenants`` and ends it."""
     port, log = free_port(), folder / f"{tag}.log"
     keys = [secrets.token_hex(8) for _ in range(tenants)]
     admin = secrets.token_hex(8)
@@ -114,8 +108,6 @@ async def served(
         *arguments,
     ]
     process = await spawn(command, log)
-    if cpus:
-        os.sched_setaffinity(process.pid, cpus)
     timeout = aiohttp.ClientTimeout(total=None, sock_read=PATIENCE)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30), timeout=timeout

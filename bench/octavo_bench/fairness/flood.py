@@ -1,4 +1,4 @@
-"""A light tenant beside one that keeps a thousand requests queued, and alone on half of the machine."""
+"""A light tenant beside one that keeps a thousand requests queued, and alone."""
 
 from __future__ import annotations
 

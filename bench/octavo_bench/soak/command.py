@@ -87,8 +87,8 @@ def report(found: Soak) -> str:
         grown, per_minute = found.memory, 60 / 1024
         lines.append(
             f"anonymous memory and swap {found.memory_bytes / 2**20:.1f} MiB, slope "
-            f"{grown.slope * per_minute:+.1f} ± {grown.error * per_minute:.1f} KiB/min (95 %) over the last "
-            f"{grown.seconds:.0f} s"
+            f"{grown.slope * per_minute:+.1f} KiB/min (95 %: {grown.low * per_minute:+.1f} to "
+            f"{grown.high * per_minute:+.1f}) over the last {grown.seconds:.0f} s"
         )
     lines += [
         f"processor: server {found.server_cpu / seconds:.2f} cores, driver {found.driver_cpu / seconds:.2f}",

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -81,6 +81,10 @@ class Driver:
     def ended(self) -> int:
         return sum(self.tally.counts.values())
 
+    async def together(self, questions: Iterable[int]) -> None:
+        """Asks these at the same time and waits for all answers."""
+        await asyncio.gather(*(self._asked(index, hangs_up=False) for index in questions))
+
     async def arrive(self, rate: float, seconds: float, most: int) -> None:
         """Poisson arrivals at ``rate`` for so long; none while ``most`` requests are under way."""
         end = due = time.perf_counter()
@@ -96,8 +100,8 @@ class Driver:
             await sleep_until(min(due, end), time.perf_counter)
 
     async def saturate(self, seconds: float, most: int) -> float:
-        """Keeps ``most`` requests under way, for ``seconds`` at least and until so many have ended twice; returns how
-        many ended per second behind the first ones."""
+        """Keeps ``most`` requests under way, for ``seconds`` at least and until so many have ended; returns how many
+        ended per second behind the first ones."""
         begin, ended = time.perf_counter(), self.ended
         since: float | None = None
         while True:
@@ -108,7 +112,7 @@ class Driver:
             if since is None:
                 if self.ended >= ended + most // 2:
                     since, ended = now, self.ended
-            elif now > begin + seconds and self.ended > ended + 2 * most:
+            elif now > begin + seconds and self.ended > ended + most:
                 return (self.ended - ended) / (now - since)
 
     async def drain(self) -> None:

@@ -127,6 +127,8 @@ _KINDS: tuple[Callable[[random.Random], Question], ...] = (
     _shared, _structured, _echoed,
 )  # fmt: skip
 
+KINDS = len(_KINDS)
+
 
 def questions(count: int, seed: int) -> list[Question]:
     """``count`` questions, the kinds in turn; the same seed gives the same ones."""
