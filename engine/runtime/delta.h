@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -38,7 +39,7 @@ struct Delta {
   RequestTimes times;
   std::optional<double> cumulative_logprob;  // with the finish, where sequences were ranked by it
   std::optional<double> score;               // with the finish of a beam search: what its hypotheses are ranked by
-  std::optional<Refusal> error;              // with kError
+  std::shared_ptr<const Refusal> error;      // with kError
 };
 
 }  // namespace octavo

@@ -88,7 +88,7 @@ void StepLoop::refuse(RequestId id, const SubmitRequest& submit, int32_t n, cons
     delta.id = id;
     delta.choice = i;
     delta.finish = Finish::kError;
-    delta.error = why;
+    delta.error = std::make_shared<const Refusal>(why);
     delta.prompt_tokens = static_cast<int32_t>(submit.prompt.size());
     delta.times.arrival = arrival;
     outgoing(submit.channel).push_back(std::move(delta));

@@ -129,6 +129,7 @@ bool StepLoop::take_events() {
 void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
   const Trace::Span span(phases_.commit);
   const double now = monotonic_seconds();
+  step_samples_ = plan.samples.size();
   outcome_.outcomes.clear();
   outcome_.faults.clear();
   outcome_.forced.clear();
@@ -251,7 +252,8 @@ void StepLoop::end_request(Request& request, Finish why, const Refusal* error) {
   tell(request);
   if (error) {
     for (Delta& delta : outgoing(request.channel))
-      if (delta.id == request.id && delta.finish == Finish::kError) delta.error = *error;
+      if (delta.id == request.id && delta.finish == Finish::kError)
+        delta.error = std::make_shared<const Refusal>(*error);
   }
   forget(request);
 }
@@ -296,6 +298,7 @@ std::vector<Delta>& StepLoop::outgoing(const std::shared_ptr<Channel>& channel) 
   for (Outgoing& o : outgoing_)
     if (o.channel == channel) return o.deltas;
   outgoing_.push_back({channel, {}});
+  outgoing_.back().deltas.reserve(step_samples_);  // as many as a step usually tells
   return outgoing_.back().deltas;
 }
 

@@ -124,6 +124,7 @@ class StepLoop {
     std::vector<Delta> deltas;
   };
   std::vector<Outgoing> outgoing_;  // one entry per channel, cleared by publish()
+  size_t step_samples_ = 0;         // of the latest step
   StepOutcome outcome_;
   std::vector<int32_t> taken_;       // the token that was drawn and those that it forces
   std::vector<Request*> searching_;  // beam searches that the step sampled
