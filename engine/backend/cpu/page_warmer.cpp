@@ -1,6 +1,5 @@
 #include "backend/cpu/page_warmer.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -55,14 +54,14 @@ bool PageWarmer::wait_for_work(std::unique_lock<std::mutex>& lock) {
 }
 
 void PageWarmer::main() {
-  sched_param priority{};
-  sched_setscheduler(0, SCHED_IDLE, &priority);  // of this thread; best effort
   std::unique_lock lock(mutex_);
   while (wait_for_work(lock)) {
     const uint64_t uses = uses_.load(std::memory_order_relaxed);
     while (!stop_ && resident_ < target_ && unused_since(uses)) {
       const size_t at = resident_;
       lock.unlock();
+      // At the priority of the others: it holds the lock that their every mmap and munmap needs, and must not be kept
+      // from a busy processor meanwhile.
       const bool done = madvise(memory_ + at, kPiece, MADV_POPULATE_WRITE) == 0;
       lock.lock();
       if (!done) return;  // an old kernel, or no memory: steps touch the pages themselves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -49,3 +50,25 @@ def test_an_idle_engine_makes_the_next_blocks_resident(smollm2):
 @pytest.mark.slow
 def test_no_more_is_made_resident_than_is_near(smollm2):
     assert growth(smollm2, blocks=4096, until=1000 * MIB, seconds=4) < 220 * MIB
+
+
+PRIORITIES = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from loaded_engine import Served, params
+
+with Served(Path(sys.argv[1]), num_blocks=256) as served:
+    served.finish([served.submit([1, 2, 3], params(max_tokens=4))])
+    for thread in map(int, os.listdir("/proc/self/task")):
+        print(os.sched_getscheduler(thread))
+"""
+
+
+def test_it_does_so_at_the_priority_of_the_others(smollm2):
+    """Pages are made ready under the lock of the address space: nobody waits for a thread that is not let run."""
+    serving = Path(__file__).parent.parent / "serving"
+    command = [sys.executable, "-c", PRIORITIES, str(smollm2), str(serving)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    policies = [int(line) for line in done.stdout.splitlines()]
+    assert len(policies) >= 3 and set(policies) == {os.SCHED_OTHER}
