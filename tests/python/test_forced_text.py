@@ -34,6 +34,20 @@ def compiler(tokenizer: Tokenizer) -> Iterator[GrammarCompiler]:
     made.close()
 
 
+def doubled(rule: str, times: int, leaf: str) -> str:
+    """A short grammar of a long text: each rule is the next one several times."""
+    rules = (f"{rule}{i}: " + f"{rule}{i + 1} " * times for i in range(5))
+    return "\n".join((f"start: {rule}0", *rules, f'{rule}5: "{leaf}"'))
+
+
+def doubled_schema(times: int, leaf: str) -> dict[str, Any]:
+    named = {
+        f"d{i}": {"type": "array", "prefixItems": [{"$ref": f"#/$defs/d{i + 1}"}] * times, "minItems": times}
+        for i in range(4)
+    }
+    return {"$defs": {**named, "d4": {"const": leaf}}, "$ref": "#/$defs/d0"}
+
+
 @pytest.mark.parametrize(
     ("spec", "forcing"),
     [
@@ -60,6 +74,19 @@ def compiler(tokenizer: Tokenizer) -> Iterator[GrammarCompiler]:
         (specs.grammar("start: a\n" + "\n".join(f'r{i}: "{i}"' for i in range(900)) + '\na: "b"'), True),
         (specs.grammar('start: "a" %json ' + json.dumps({"const": WORDS[:3000]})), False),
         (specs.grammar('start: "a" %json ' + json.dumps({"properties": {f"p{i}": {} for i in range(900)}})), True),
+        (specs.grammar(doubled("r", 8, "abcdefgh ")), False),
+        (specs.grammar(doubled("R", 8, "abcdefgh ")), False),
+        (specs.grammar(doubled("r", 3, "abcdefgh ")), False),
+        (specs.grammar(doubled("r", 2, "abcdefgh ")), True),
+        (specs.grammar(doubled("r", 8, "abcdefgh ").replace(":", " ::=").replace("start", "root")), False),
+        (specs.grammar('start: b{60}\nb: (a | "c"){60}\na: "abc"'), False),
+        (specs.grammar('start: b~60\nb: a~2..60\na: "abc"'), True),
+        (specs.grammar('start: "(" start ")" | "' + "a" * 1000 + '"'), True),
+        (specs.json_schema(doubled_schema(8, WORDS[:20]), **NO_BLANKS), False),
+        (specs.json_schema(doubled_schema(2, WORDS[:20]), **NO_BLANKS), True),
+        (specs.json_schema(doubled_schema(8, WORDS[:20])), True),
+        (specs.json_schema({"type": "array", "items": {"const": WORDS[:900]}, "minItems": 99}, **NO_BLANKS), False),
+        (GrammarSpec("llguidance", json.dumps({"grammars": [{"lark_grammar": doubled("R", 8, "abc ")}]})), False),
         (specs.choice([f"number {i}" for i in range(500)]), True),
         (specs.choice([WORDS[:3000], "b"]), False),
         (GrammarSpec("llguidance", json.dumps({"grammars": [{"json_schema": {"const": WORDS[:3000]}}]})), False),
@@ -67,6 +94,26 @@ def compiler(tokenizer: Tokenizer) -> Iterator[GrammarCompiler]:
 )  # fmt: skip
 def test_what_may_be_long_is_not_forced(spec: GrammarSpec, forcing: bool) -> None:
     assert spec.forcing is forcing and spec.after("</think>").forcing is forcing
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'start: "' + '\\"' * 120_000,
+        "start: /" + "\\/" * 120_000,
+        'start: "a"\n' + "a" * 240_000,
+        "start: " + "(" * 60_000 + '"a"' + "){2}" * 40_000,
+        "start: " + "a " * 100_000 + "{2}" * 10_000,
+        "start: a" + "{ " * 120_000,
+        "start: %json " + '["' * 100_000,
+    ],
+    ids=["strings", "patterns", "names", "groups", "counts", "braces", "embedded"],
+)  # fmt: skip
+@pytest.mark.unsanitized("measures time")
+def test_the_estimate_takes_no_time_itself(text: str) -> None:
+    start = time.thread_time()
+    GrammarSpec("lark", text)
+    assert time.thread_time() - start < 1
 
 
 def longest_allowed(mask: Any, tokenizer: Tokenizer) -> int:
@@ -86,8 +133,13 @@ def longest_allowed(mask: Any, tokenizer: Tokenizer) -> int:
         specs.regex("(abcdefghi ){5000}"),
         specs.grammar("\n".join(["start: r0", *(f"r{i}: r{i + 1} r{i + 1}" for i in range(10)), 'r10: "abcde "'])),
         specs.json_schema({"type": "array", "items": {"const": "abc"}, "minItems": 5000}, **NO_BLANKS),
+        specs.grammar(doubled("R", 8, "abcdefgh ")),
+        specs.json_schema(doubled_schema(8, WORDS[:180]), **NO_BLANKS),
+        specs.choice([f"{WORDS[:1900]} {i}" for i in range(120)]),
+        specs.choice([f"one of very many {i}" for i in range(5000)]),
     ],
-    ids=["words", "x", "blanks", "short", "wide", "count", "group", "doubled", "items"],
+    ids=["words", "x", "blanks", "short", "wide", "count", "group", "doubled", "items", "terminals", "referred",
+         "long choices", "many choices"],
 )  # fmt: skip
 @pytest.mark.unsanitized("measures time")
 def test_no_step_waits_long_for_what_is_forced(

@@ -2,33 +2,44 @@
 
 What a grammar leaves no choice about is found byte by byte, in one go and in the middle of a step. So a grammar that
 may force long texts is compiled without forcing: its tokens are sampled one by one, each held to the grammar all the
-same. The estimate need only find what is long in few parts; many short ones have bounds in the grammar library.
+same. The estimate need not find what a definition within itself adds up to.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
+
+from octavo.structured.longest_text import MOST, Sum, lark_definitions, longest, pattern_size
+from octavo.structured.schema import referred
 
 MAX_FORCED = 2048  # bytes, found in about 10 ms
 MAX_ITEMS = 256  # that an array must have, those of arrays within it included
 MAX_COMPACT = 16 * 1024  # bytes of a schema without white space between the parts of its documents
 
 _EMBEDDED = re.compile(r"%json\s*")
-_COUNT = re.compile(r"(\)?)\{(\d{1,9})")
 _DECODER = json.JSONDecoder()
 
 
 def may_force_long(kind: str, text: str) -> bool:
     """Of a grammar of a kind that ``GrammarSpec`` names."""
-    if not _is_long(text) and "minItems" not in text:
-        return False
+    if kind == "regex":
+        return pattern_size(text) > MAX_FORCED
+    if kind == "lark":
+        return _lark_is_long(text)
+    root = _parsed(text, 0)[0]
     if kind == "json_schema":
-        return _schema_is_long(_parsed(text, 0)[0])
-    if kind != "lark":
-        return _is_long(text)
+        return _schema_is_long(root)
+    return any(
+        (isinstance(node.get("lark_grammar"), str) and _lark_is_long(node["lark_grammar"]))
+        or _schema_is_long(node.get("json_schema"))
+        for node, _ in _nodes(root.get("grammars") if isinstance(root, dict) else None)
+    )
+
+
+def _lark_is_long(text: str) -> bool:
     own, at = "", 0
     for found in _EMBEDDED.finditer(text):
         if found.start() < at:
@@ -37,18 +48,7 @@ def may_force_long(kind: str, text: str) -> bool:
         schema, at = _parsed(text, found.end())
         if _schema_is_long(schema):
             return True
-    return any(map(_is_long, (own + text[at:]).splitlines()))
-
-
-def _is_long(text: str) -> bool:
-    """By its own length times the counts in it: those of groups may be nested, and of the others one counts."""
-    most, groups = 1, 1
-    for group, count in _COUNT.findall(text):
-        if group:
-            groups = min(groups * max(1, int(count)), MAX_FORCED)
-        else:
-            most = max(most, int(count))
-    return len(text) * most * groups > MAX_FORCED
+    return longest(lark_definitions(own + text[at:])) > MAX_FORCED
 
 
 def _parsed(text: str, at: int) -> tuple[Any, int]:
@@ -62,9 +62,39 @@ def _parsed(text: str, at: int) -> tuple[Any, int]:
 def _schema_is_long(root: Any) -> bool:
     whitespace = root.get("x-guidance") if isinstance(root, dict) else None
     compact = isinstance(whitespace, dict) and "whitespace_pattern" not in whitespace
-    if compact and len(json.dumps(root)) > MAX_COMPACT:
+    if compact and longest(_schema_definitions(root)) > MAX_COMPACT:
         return True
     return any(items > MAX_ITEMS or _node_is_long(node) for node, items in _nodes(root))
+
+
+def _schema_definitions(root: Any) -> dict[Hashable, list[Sum]]:
+    """The whole and all that is referred to, under numbers; each is at least as long as its documents must be."""
+    named = {
+        node["$ref"]: referred(root, node["$ref"])
+        for node, _ in _nodes(root)
+        if isinstance(node.get("$ref"), str)
+    }
+    parts = {id(part): part for part in (root, *named.values())}
+    definitions: dict[Hashable, list[Sum]] = {}
+    for number, part in parts.items():
+        total, stack = Sum(), [(part, 1)]
+        while stack:
+            node, times = stack.pop()
+            if node is not part and isinstance(node, (dict, list)) and id(node) in parts:
+                total.names.append((times, id(node)))
+            elif isinstance(node, dict):
+                total.own += times * sum(len(key) + 4 for key in node)
+                if isinstance(node.get("$ref"), str):
+                    total.names.append((times, id(named[node["$ref"]])))
+                least = node.get("minItems")
+                repeated = min(MOST, times * (max(1, least) if isinstance(least, int) else 1))
+                stack += ((child, repeated if key == "items" else times) for key, child in node.items())
+            elif isinstance(node, list):
+                stack += ((child, times) for child in node)
+            else:
+                total.own += times * (len(str(node)) + 2)
+        definitions[number] = [total]
+    return definitions
 
 
 def _nodes(root: Any) -> Iterator[tuple[dict[str, Any], int]]:
@@ -86,6 +116,6 @@ def _node_is_long(node: dict[str, Any]) -> bool:
     if any(len(json.dumps(value)) > MAX_FORCED for value in (node.get("const"), *options)):
         return True
     pattern = node.get("pattern")
-    if isinstance(pattern, str) and _is_long(pattern):
+    if isinstance(pattern, str) and pattern_size(pattern) > MAX_FORCED:
         return True
     return any(len(name) > MAX_FORCED for name in node)

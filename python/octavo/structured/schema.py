@@ -159,7 +159,7 @@ def _productive_references(root: dict[str, Any]) -> set[str]:
 
     A reference that cannot be found within the schema is left to the compiler to complain about.
     """
-    targets = {name: _target(root, name) for name in _references(root)}
+    targets = {name: referred(root, name) for name in _references(root)}
     if len(targets) > MAX_REFERENCES:
         raise InvalidArgumentError(
             f"the schema has {len(targets)} different references, at most {MAX_REFERENCES} are possible",
@@ -181,7 +181,8 @@ def _productive_references(root: dict[str, Any]) -> set[str]:
     return known
 
 
-def _target(root: Any, name: str) -> Any:
+def referred(root: Any, name: str) -> Any:
+    """What a reference within the schema leads to; None where there is nothing."""
     if name != "#" and not name.startswith("#/"):
         return None
     node = root

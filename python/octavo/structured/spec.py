@@ -66,7 +66,8 @@ def choice(options: Any) -> GrammarSpec:
         raise checks.invalid("choice", options, "a list of at least one string")
     texts = checks.strings("choice", list(options))
     quoted = (json.dumps(text, ensure_ascii=False) for text in dict.fromkeys(texts))
-    return GrammarSpec("lark", "start: " + "\n    | ".join(quoted))
+    # One terminal: as alternatives of a rule each would be an item of the parser, of which there may be 2,000.
+    return GrammarSpec("lark", "start: CHOICE\nCHOICE: " + "\n    | ".join(quoted))
 
 
 def grammar(text: Any) -> GrammarSpec:
