@@ -94,7 +94,7 @@ DrawRow DrawRows::make(SampledSequence& s, int32_t position, int32_t last_token)
   row.top_k = p.top_k > 1 ? p.top_k : 0;
   row.top_p = p.top_p;
   if (p.min_p > 0.0f) row.min_weight = static_cast<uint32_t>(std::ceil(p.min_p * kWeightOne));
-  row.random = random_bits(p.seed, position, s.choice, DrawPurpose::kToken);
+  if (row.mode == DrawMode::kRandom) row.random = random_bits(p.seed, position, s.choice, DrawPurpose::kToken);
   return row;
 }
 

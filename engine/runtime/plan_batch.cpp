@@ -46,7 +46,7 @@ const HostBatch& PlanBatch::build(const StepPlan& plan, size_t rows) {
   for (const PlanRow& row : plan.rows)
     if (row.logits == LogitsWanted::kRange)
       for (int32_t i = row.logits_first; i < row.n_tokens; ++i) logit_tokens_.push_back(row.token_offset + i);
-  std::sort(logit_tokens_.begin(), logit_tokens_.end());
+  if (!std::ranges::is_sorted(logit_tokens_)) std::ranges::sort(logit_tokens_);
   logit_tokens_.erase(std::unique(logit_tokens_.begin(), logit_tokens_.end()), logit_tokens_.end());
   for (size_t i = 0; i < logit_tokens_.size(); ++i) logit_row_[logit_tokens_[i]] = static_cast<int32_t>(i);
   if (rows > plan.rows.size()) pad(plan, rows);
