@@ -234,3 +234,20 @@ def test_a_copy_never_reads_what_its_step_still_writes():
     world.add([0], max_new=1, source=min(world.requests[fork].branches))
     world.cancel(first)
     world.run(depth=1)
+
+
+def test_a_window_holds_what_is_read_where_no_block_is_left_for_a_copy():
+    """The second prompt would copy half a block and start behind it; without a block for it it starts before, where
+    its window reads more."""
+    world = World(
+        groups=[(7, 0), (8, 6)],
+        block_size=4,
+        max_model_len=50,
+        max_tokens_per_step=64,
+        max_seqs=2,
+        watermark=0.0,
+    )
+    for _ in range(2):
+        world.add(random_prompt(27), max_new=1)
+        world.run(depth=1)
+    assert len(world.finished) == 2
