@@ -23,10 +23,16 @@ class IdMap {
   bool contains(uint64_t id) const { return find(id) != nullptr; }
   size_t size() const { return size_; }
 
-  // Replaces the value of an id that is there. The largest id there is marks a free slot.
+  // Room for `more` ids: inserting them then neither allocates nor throws.
+  void reserve_more(size_t more) {
+    while (2 * (size_ + more) > slots_.size()) grow();
+  }
+
+  // Changes nothing when it throws. Replaces the value of an id that is there. The largest id there is marks a free
+  // slot.
   T& insert(uint64_t id, T value) {
     if (T* there = find(id)) return *there = std::move(value);
-    if (2 * (size_ + 1) > slots_.size()) grow();
+    reserve_more(1);
     ++size_;
     Slot& slot = free_slot(id);
     slot.id = id;

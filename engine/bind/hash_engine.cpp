@@ -30,7 +30,7 @@ class HashEngine {
     request.prefix_namespace = ns;
     request.priority = priority;
     request.tenant = tenant;
-    loop_.add(next_id_, std::move(request), 0);
+    loop_.add(next_id_, request, 0);
     return next_id_++;
   }
 

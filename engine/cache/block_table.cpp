@@ -1,5 +1,9 @@
 #include "cache/block_table.h"
 
+#include <algorithm>
+
+#include "base/reserve.h"
+
 namespace octavo {
 
 BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
@@ -13,17 +17,28 @@ BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
   return *this;
 }
 
-BlockTable BlockTable::fork(int blocks) const {
-  BlockTable copy(*pool_);
-  copy.ids_.assign(ids_.begin(), ids_.begin() + blocks);
-  copy.first_ = first_ < blocks ? first_ : blocks;
-  for (const BlockId id : copy.ids_) {
+void BlockTable::share_front(const BlockTable& from, int blocks) {
+  ids_.assign(from.ids_.begin(), from.ids_.begin() + blocks);
+  first_ = std::min(from.first_, blocks);
+  for (const BlockId id : ids_) {
     if (id != kNoBlock) pool_->add_ref(id);
   }
+}
+
+BlockTable BlockTable::fork() const {
+  BlockTable copy(*pool_);
+  copy.share_front(*this, size());
   return copy;
 }
 
-void BlockTable::append(BlockRef block) { ids_.push_back(block.release()); }
+void BlockTable::reserve(int blocks) {
+  if (blocks > size()) reserve_more(ids_, static_cast<size_t>(blocks - size()));
+}
+
+void BlockTable::append(BlockRef block) {
+  ids_.push_back(block.id());
+  block.release();
+}
 
 BlockRef BlockTable::pop_back() {
   const BlockId id = ids_.back();

@@ -26,15 +26,17 @@ class BlockTable {
   BlockTable& operator=(BlockTable&& other) noexcept;
   ~BlockTable() { clear(); }
 
-  BlockTable fork(int blocks) const;  // shares the first `blocks` entries
-  BlockTable fork() const { return fork(size()); }
+  // Takes shares of the first `blocks` entries of `from`; this one is empty.
+  void share_front(const BlockTable& from, int blocks);
+  BlockTable fork() const;
 
   BlockPool& pool() const { return *pool_; }
   int size() const { return static_cast<int>(ids_.size()); }
   int first() const { return first_; }  // entries before it have left the window
   BlockId operator[](int i) const { return ids_[i]; }
   const BlockId* data() const { return ids_.data(); }
-  void reserve(int blocks) { ids_.reserve(blocks); }
+  // Room for so many entries: until then nothing allocates.
+  void reserve(int blocks);
 
   void append(BlockRef block);
   void append_gap() { ids_.push_back(kNoBlock), first_ = size(); }  // only where nothing is held yet

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/reserve.h"
+
 namespace octavo {
 
 PrefixIndex::PrefixIndex(int block_size, std::vector<BlockPool*> pools, std::vector<CacheRetention> retention,
@@ -156,14 +158,22 @@ void PrefixIndex::grow_tail(NodeId tail, std::span<const int32_t> tokens) {
   nodes_[tail].count = static_cast<int32_t>(tokens.size());
 }
 
+void PrefixIndex::reserve(int more) {
+  const size_t before = nodes_.size();
+  const size_t wanted = static_cast<size_t>(num_nodes_) + static_cast<size_t>(more);
+  if (wanted <= before) return;
+  reserve_more(nodes_, wanted - before);
+  reserve_more(tokens_, (wanted - before) * block_size_);
+  reserve_more(blocks_, (wanted - before) * groups_);
+  if (wanted > full_.size()) grow_buckets(wanted);
+  nodes_.resize(wanted);
+  tokens_.resize(wanted * block_size_);
+  blocks_.resize(wanted * groups_, kNoBlock);
+  for (size_t n = before; n < wanted; ++n) nodes_[n].next_full = std::exchange(unused_, static_cast<NodeId>(n));
+}
+
 NodeId PrefixIndex::create(NodeId parent, uint64_t ns, std::span<const int32_t> tokens) {
-  if (unused_ == kNoNode) {
-    unused_ = static_cast<NodeId>(nodes_.size());
-    nodes_.emplace_back();
-    tokens_.resize(nodes_.size() * block_size_);
-    blocks_.resize(nodes_.size() * groups_, kNoBlock);
-    if (nodes_.size() > full_.size()) grow_buckets();
-  }
+  reserve(1);
   const NodeId n = unused_;
   Node& node = nodes_[n];
   unused_ = node.next_full;

@@ -43,6 +43,9 @@ class PrefixIndex {
   // its place.
   void insert_tail(NodeId parent, uint64_t ns, std::span<const int32_t> tokens, std::span<const BlockId> blocks);
 
+  // Room for `more` nodes: inserts that make no more of them neither allocate nor throw.
+  void reserve(int more);
+
   BlockId block(NodeId node, int group) const { return blocks_[node * groups_ + group]; }
   std::span<const int32_t> tokens(NodeId node) const {
     return {&tokens_[node * block_size_], size_t(nodes_[node].count)};
@@ -92,7 +95,7 @@ class PrefixIndex {
   void become_candidate(NodeId n);
   void remove(NodeId n);  // and the parents that stood only for it
   bool empty(NodeId n) const;
-  void grow_buckets();
+  void grow_buckets(size_t nodes);
 
   int block_size_;
   int groups_;

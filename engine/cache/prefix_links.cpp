@@ -1,5 +1,6 @@
 // The two hash tables of the prefix index, chained through its nodes, and its audit.
 #include <algorithm>
+#include <bit>
 
 #include "base/errors.h"
 #include "base/format.h"
@@ -35,9 +36,11 @@ void PrefixIndex::unlink_first(NodeId n) {
   nodes_[n].candidate = false;
 }
 
-void PrefixIndex::grow_buckets() {
-  full_.assign(full_.size() * 2, kNoNode);
-  first_.assign(full_.size(), kNoNode);
+void PrefixIndex::grow_buckets(size_t nodes) {
+  std::vector<NodeId> by_key(std::bit_ceil(nodes), kNoNode);
+  std::vector<NodeId> by_token(by_key.size(), kNoNode);
+  full_.swap(by_key);
+  first_.swap(by_token);
   for (NodeId n = 0; n < static_cast<NodeId>(nodes_.size()); ++n) {
     if (nodes_[n].count == 0) continue;
     if (full(n)) link_full(n);

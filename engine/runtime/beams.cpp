@@ -1,11 +1,13 @@
 // What a step means for the requests that search with beams.
 #include <utility>
 
+#include "base/reserve.h"
 #include "runtime/step_loop.h"
 
 namespace octavo {
 
-// The first beam that goes on from a sequence keeps it; the others fork it and share its blocks.
+// The first beam that goes on from a sequence keeps it; the others fork it and share its blocks. Where it throws, the
+// request still has the sequences that it had.
 void StepLoop::commit_beams(Request& request) {
   const bool goes_on = request.beams->advance(request.candidates);
   request.candidates.clear();
@@ -13,22 +15,32 @@ void StepLoop::commit_beams(Request& request) {
     answer_with_beams(request);
     return;
   }
-  const std::vector<SeqId> before = std::exchange(request.seqs, {});
-  std::vector<bool> kept(before.size(), false);
-  for (const NextBeam& beam : request.beams->beams()) {
-    const SeqId parent = before[beam.parent];
-    SeqId child = parent;
-    if (kept[beam.parent]) {
-      child = next_seq_++;
-      executor_.fork_sequence(parent, child, 0);
+  const std::span<const NextBeam> beams = request.beams->beams();
+  std::vector<SeqId> next;
+  std::vector<bool> kept(request.seqs.size(), false);
+  next.reserve(beams.size());
+  reserve_more(outcome_.outcomes, beams.size());
+  const SeqId first_child = next_seq_;
+  try {
+    for (const NextBeam& beam : beams) {
+      const SeqId parent = request.seqs[beam.parent];
+      next.push_back(kept[beam.parent] ? next_seq_++ : parent);
+      kept[beam.parent] = true;
+      if (next.back() == parent) continue;
+      owners_.insert(next.back(), {&request, 0});
+      executor_.fork_sequence(parent, next.back(), 0);
     }
-    kept[beam.parent] = true;
-    owners_.insert(child, {&request, static_cast<int32_t>(request.seqs.size())});
-    request.seqs.push_back(child);
-    outcome_.outcomes.push_back({parent, child, beam.token, false});
+  } catch (...) {
+    for (SeqId child = first_child; child < next_seq_; ++child) drop_sequence(child);
+    throw;
   }
-  for (size_t i = 0; i < before.size(); ++i)
-    if (!kept[i]) drop_sequence(before[i]);
+  for (size_t i = 0; i < beams.size(); ++i) {
+    owners_.find(next[i])->index = static_cast<int32_t>(i);
+    outcome_.outcomes.push_back({request.seqs[beams[i].parent], next[i], beams[i].token, false});
+  }
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (!kept[i]) drop_sequence(request.seqs[i]);
+  request.seqs = std::move(next);
 }
 
 // No outcome names its sequences: they end with the step.
@@ -48,8 +60,7 @@ void StepLoop::answer_with_beams(Request& request) {
   }
   for (const SeqId seq : request.seqs) drop_sequence(seq);
   request.seqs.clear();
-  tell(request);
-  forget(request);
+  finish(request);
 }
 
 }  // namespace octavo

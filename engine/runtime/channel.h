@@ -20,7 +20,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   int fd() const { return fd_; }
 
-  // Appends `deltas` (left empty) and makes the eventfd readable.
+  // Appends `deltas` (left empty) and makes the eventfd readable. Where it throws std::bad_alloc nothing has happened.
   void publish(std::vector<Delta>& deltas);
 
   // Everything published so far, in order. Reads the eventfd before it swaps the list: no wake-up is lost.

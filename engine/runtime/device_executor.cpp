@@ -131,12 +131,12 @@ const StepResult& DeviceExecutor::wait(int index) {
   Slot& slot = *slots_.at(static_cast<size_t>(index));
   try {
     slot.done->wait();
+    const Trace::Span span(phases_.read);
+    slot.draws.read(slot.result);
   } catch (...) {
     states_.forget_devices();
     throw;
   }
-  const Trace::Span span(phases_.read);
-  slot.draws.read(slot.result);
   return slot.result;
 }
 

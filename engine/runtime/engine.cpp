@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <new>
 #include <utility>
@@ -14,7 +15,13 @@
 
 namespace octavo {
 
+using namespace std::chrono_literals;
+
 namespace {
+
+// Until what found no memory is tried again.
+constexpr auto kRetryAfter = 10ms;
+constexpr int kFarewells = 100;  // tries to tell everybody of the shutdown
 
 void check_options(const EngineOptions& o, const ModelConfig& config) {
   const auto refuse = [](const char* param, const std::string& message) {
@@ -119,13 +126,20 @@ void Engine::run() {
   Trace::Phase* const waiting = trace ? trace->phase("idle") : nullptr;
   Trace::Phase* const inbox = trace ? trace->phase("inbox") : nullptr;
   bool blocked = false;  // there is work, but nothing can be planned until something arrives
-  for (;;) {
+  for (bool all = true;;) {
     const bool idle = paused_ || blocked || !loop_->has_work();
-    {
+    const bool retry = !all || loop_->must_retry();
+    if (all) {
       const Trace::Span span(idle ? waiting : inbox);
-      if (!inbox_.take(commands, idle)) break;
+      if (!inbox_.take(commands, !idle ? 0ms : retry ? kRetryAfter : inbox_.kNoLimit)) break;
+    } else if (idle) {
+      std::this_thread::sleep_for(kRetryAfter);
     }
-    for (Command& command : commands) command(*loop_);
+    all = obey(commands);
+    if (!all && !running_) {  // a shutdown waits for no memory
+      commands.clear();
+      all = true;
+    }
     blocked = false;
     if (!paused_ && loop_->has_work()) blocked = !loop_->step();
     report();
@@ -133,13 +147,29 @@ void Engine::run() {
   loop_->cancel_all();
   loop_->drain();
   report();
+  for (int i = 0; i < kFarewells && loop_->untold(); ++i) {
+    std::this_thread::sleep_for(kRetryAfter);
+    report();
+  }
+}
+
+bool Engine::obey(std::vector<Command>& commands) {
+  auto next = commands.begin();
+  try {
+    for (; next != commands.end(); ++next) (*next)(*loop_);
+  } catch (const std::bad_alloc&) {
+  }
+  commands.erase(commands.begin(), next);
+  return commands.empty();
 }
 
 // The counters first: who has read the end of a request does not find it running.
 void Engine::report() {
-  {
+  try {
+    LoopStats stats = loop_->stats();
     std::lock_guard lock(stats_mutex_);
-    stats_ = loop_->stats();
+    stats_ = std::move(stats);
+  } catch (const std::bad_alloc&) {  // those of the turn before stand for them
   }
   loop_->publish();
 }
@@ -190,9 +220,7 @@ std::variant<RequestId, Refusal> Engine::submit(SubmitRequest request) {
   spec.shared_tokens = request.shared_tokens;
   if (auto refusal = checker_->check(spec)) return *refusal;
   const RequestId id = next_request_.fetch_add(1);
-  post([id, request = std::move(request), arrival](StepLoop& loop) mutable {
-    loop.add(id, std::move(request), arrival);
-  });
+  post([id, request = std::move(request), arrival](StepLoop& loop) mutable { loop.add(id, request, arrival); });
   return id;
 }
 
@@ -203,7 +231,7 @@ std::variant<RequestId, Refusal> Engine::fork(ForkRequest fork) {
     if (auto refusal = check_request_params(*fork.params)) return *refusal;
   }
   const RequestId id = next_request_.fetch_add(1);
-  post([id, fork = std::move(fork), arrival](StepLoop& loop) mutable { loop.fork(id, std::move(fork), arrival); });
+  post([id, fork = std::move(fork), arrival](StepLoop& loop) { loop.fork(id, fork, arrival); });
   return id;
 }
 

@@ -48,6 +48,7 @@ class Engine {
   std::shared_ptr<Channel> open_channel() const { return std::make_shared<Channel>(); }
 
   std::variant<RequestId, Refusal> submit(SubmitRequest request);
+  // What finds no memory on this thread throws std::bad_alloc, here and below, and is not taken.
   // A second continuation of a request's sequence that runs or ended lately; it shares the blocks there are. What can
   // only be found out on the engine thread (no such sequence, no room behind `position`) ends it with an error.
   std::variant<RequestId, Refusal> fork(ForkRequest fork);
@@ -84,6 +85,7 @@ class Engine {
   using Command = std::function<void(StepLoop&)>;
 
   void run();
+  bool obey(std::vector<Command>& commands);  // false: some found no memory, are left and to be obeyed later
   void report();
   void post(Command command);                        // asynchronous; throws after shutdown
   void call(const std::function<void(StepLoop&)>&);  // waits; rethrows what the command throws

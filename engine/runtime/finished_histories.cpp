@@ -3,9 +3,15 @@
 namespace octavo {
 
 void FinishedHistories::keep(RequestId id, int32_t choice, FinishedHistory history) {
-  tokens_ += history.tokens.size();
-  histories_.insert_or_assign({id, choice}, std::move(history));
+  const size_t tokens = history.tokens.size();
   order_.emplace_back(id, choice);
+  try {
+    histories_.insert_or_assign({id, choice}, std::move(history));
+  } catch (...) {
+    order_.pop_back();
+    throw;
+  }
+  tokens_ += tokens;
   while (tokens_ > max_tokens_) {
     const auto oldest = histories_.find(order_.front());
     tokens_ -= oldest->second.tokens.size();

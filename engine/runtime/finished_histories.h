@@ -29,6 +29,7 @@ class FinishedHistories {
  public:
   explicit FinishedHistories(size_t max_tokens) : max_tokens_(max_tokens) {}
 
+  // Changes nothing when it throws.
   void keep(RequestId id, int32_t choice, FinishedHistory history);
   const FinishedHistory* find(RequestId id, int32_t choice) const;  // null: unknown or forgotten
 

@@ -1,26 +1,29 @@
 // A second continuation of a sequence: a request whose prompt is what the sequence has said so far.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/format.h"
+#include "base/reserve.h"
 #include "runtime/step_loop.h"
 
 namespace octavo {
 
-void StepLoop::fork(RequestId id, ForkRequest fork, double arrival) {
+void StepLoop::fork(RequestId id, const ForkRequest& fork, double arrival) {
   SubmitRequest submit;
-  const std::optional<Refusal> refusal = start_of_fork(fork, submit);
-  if (refusal) {
-    const int32_t n = submit.params ? submit.params->n : 1;
-    refuse(id, submit, n, *refusal, arrival);
-    return;
-  }
-  add(id, std::move(submit), arrival);
+  submit.params = fork.params;
+  submit.channel = fork.channel;
+  std::optional<Refusal> refusal;
+  Reason why = failures_.persist([&] {
+    refusal = start_of_fork(fork, submit);
+    if (!refusal) enter(id, submit, arrival);
+  });
+  if (refusal) why = failures_.explain([&] { return std::move(*refusal); });
+  if (why) return refuse(id, submit, why, arrival);
+  *submit.next_choice += static_cast<uint32_t>(num_sequences(*submit.params));
 }
 
 std::optional<Refusal> StepLoop::start_of_fork(const ForkRequest& fork, SubmitRequest& submit) {
-  submit.params = fork.params;
-  submit.channel = fork.channel;
   std::span<const int32_t> history;
   size_t output_start = 0;
   const auto inherit = [&](const auto& from) {
@@ -72,27 +75,27 @@ std::optional<Refusal> StepLoop::start_of_fork(const ForkRequest& fork, SubmitRe
   submit.prompt.assign(history.begin(), history.begin() + position);
   submit.num_output = submit.prompt.size() - std::min(submit.prompt.size(), output_start);
   submit.first_choice = *submit.next_choice;
-  const int32_t width = num_sequences(*submit.params);
   RequestSpec spec;
-  spec.seqs.resize(static_cast<size_t>(width));
+  spec.seqs.resize(static_cast<size_t>(num_sequences(*submit.params)));
   spec.prompt = submit.prompt;
   spec.max_new_tokens = submit.params->max_tokens;
-  if (auto refusal = scheduler_.check(spec)) return refusal;
-  *submit.next_choice += static_cast<uint32_t>(width);
-  return std::nullopt;
+  return scheduler_.check(spec);
 }
 
-void StepLoop::refuse(RequestId id, const SubmitRequest& submit, int32_t n, const Refusal& why, double arrival) {
-  for (int32_t i = 0; i < n; ++i) {
-    Delta delta;
-    delta.id = id;
-    delta.choice = i;
-    delta.finish = Finish::kError;
-    delta.error = std::make_shared<const Refusal>(why);
-    delta.prompt_tokens = static_cast<int32_t>(submit.prompt.size());
-    delta.times.arrival = arrival;
-    outgoing(submit.channel).push_back(std::move(delta));
+// Changes nothing when it throws.
+void StepLoop::refuse(RequestId id, const SubmitRequest& submit, const Reason& why, double arrival) {
+  std::vector<Delta> deltas(submit.params ? static_cast<size_t>(submit.params->n) : 1);
+  for (size_t i = 0; i < deltas.size(); ++i) {
+    deltas[i].id = id;
+    deltas[i].choice = static_cast<int32_t>(i);
+    deltas[i].finish = Finish::kError;
+    deltas[i].error = why;
+    deltas[i].prompt_tokens = static_cast<int32_t>(submit.prompt.size());
+    deltas[i].times.arrival = arrival;
   }
+  std::vector<Delta>& out = outgoing(submit.channel);
+  reserve_more(out, deltas.size());
+  std::ranges::move(deltas, std::back_inserter(out));
 }
 
 }  // namespace octavo

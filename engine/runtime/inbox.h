@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -10,7 +11,9 @@ namespace octavo {
 template <class Message>
 class Inbox {
  public:
-  // False once closed: the message is not taken.
+  static constexpr std::chrono::milliseconds kNoLimit = std::chrono::milliseconds::max();
+
+  // False once closed: the message is not taken. Nor is it when this throws std::bad_alloc.
   bool push(Message message) {
     {
       std::lock_guard lock(mutex_);
@@ -21,12 +24,17 @@ class Inbox {
     return true;
   }
 
-  // Swaps what is there into `out` (emptied first). With `block` it waits for a message or for close().
+  // Swaps what is there into `out` (emptied first). It waits `at_most` so long for a message or for close().
   // Returns false when the inbox is closed and empty.
-  bool take(std::vector<Message>& out, bool block) {
+  bool take(std::vector<Message>& out, std::chrono::milliseconds at_most) {
     out.clear();
     std::unique_lock lock(mutex_);
-    if (block) ready_.wait(lock, [this] { return !messages_.empty() || closed_; });
+    const auto something = [this] { return !messages_.empty() || closed_; };
+    if (at_most == kNoLimit) {
+      ready_.wait(lock, something);
+    } else if (at_most.count() > 0) {
+      ready_.wait_for(lock, at_most, something);
+    }
     out.swap(messages_);
     return !(closed_ && out.empty());
   }

@@ -17,22 +17,22 @@ MaskFiller::~MaskFiller() {
 
 void MaskFiller::start(const std::vector<Job>& jobs) {
   if (jobs.empty()) return;
-  {
-    std::lock_guard lock(mutex_);
-    jobs_ = jobs;
-    if (filled_.size() < jobs.size()) filled_ = std::vector<std::atomic<bool>>(2 * jobs.size());
-    for (size_t i = 0; i < jobs.size(); ++i) filled_[i] = false;
-    left_ = jobs.size();
-    next_ = 0;
-    ++round_;
-  }
-  changed_.notify_all();
   if (!thread_.joinable()) {
     thread_ = std::thread([this] {
       pthread_setname_np(pthread_self(), "octavo-masks");
       run();
     });
   }
+  {
+    std::lock_guard lock(mutex_);
+    if (filled_.size() < jobs.size()) filled_ = std::vector<std::atomic<bool>>(2 * jobs.size());
+    jobs_ = jobs;
+    for (size_t i = 0; i < jobs.size(); ++i) filled_[i] = false;
+    left_ = jobs.size();
+    next_ = 0;
+    ++round_;
+  }
+  changed_.notify_all();
 }
 
 void MaskFiller::wait() {

@@ -24,6 +24,7 @@ class MaskFiller {
   ~MaskFiller();
 
   // The jobs are distinct and stay where they are until wait(), which is to follow. The thread starts with the first.
+  // Where this throws nothing is started.
   void start(const std::vector<Job>& jobs);
   // Returns when every mask is filled; does what the thread has not come to. Job::late says of each whether it was
   // filled by now.

@@ -61,28 +61,35 @@ void Choice::end(Finish why) {
   released_ = tokens_.size();
 }
 
-bool Choice::take(Delta& delta) {
-  const bool tell_finish = finish_ != Finish::kNone && !finish_told_;
-  if (released_ == 0 && ready_text_.empty() && !tell_finish) return false;
+bool Choice::has_news() const {
+  return released_ > 0 || !ready_text_.empty() || (finish_ != Finish::kNone && !finish_told_);
+}
+
+void Choice::take(Delta& delta) {
+  const auto n = static_cast<std::ptrdiff_t>(released_);
+  // As many as there are tokens, but for one that memory failed for: it has none.
+  const auto scored = std::min(n, static_cast<std::ptrdiff_t>(logprobs_.size()));
+  delta.token_ids.reserve(released_);
+  delta.logprobs.reserve(static_cast<size_t>(scored));
+  // Nothing throws from here on.
   delta.choice = index_;
   delta.text = std::exchange(ready_text_, {});
-  const auto n = static_cast<std::ptrdiff_t>(released_);
   delta.token_ids.assign(tokens_.begin(), tokens_.begin() + n);
   tokens_.erase(tokens_.begin(), tokens_.begin() + n);
   if (params_->logprobs >= 0) {
     delta.has_logprobs = true;
-    delta.logprobs.assign(std::make_move_iterator(logprobs_.begin()), std::make_move_iterator(logprobs_.begin() + n));
-    logprobs_.erase(logprobs_.begin(), logprobs_.begin() + n);
+    delta.logprobs.assign(std::make_move_iterator(logprobs_.begin()),
+                          std::make_move_iterator(logprobs_.begin() + scored));
+    logprobs_.erase(logprobs_.begin(), logprobs_.begin() + scored);
   }
   released_ = 0;
-  if (tell_finish) {
+  if (finish_ != Finish::kNone && !finish_told_) {
     delta.finish = finish_;
-    delta.stop_reason = stop_reason_;
+    delta.stop_reason = std::move(stop_reason_);
     if (score_ || params_->best_of > params_->n) delta.cumulative_logprob = cumulative_logprob_;
     delta.score = score_;
     finish_told_ = true;
   }
-  return true;
 }
 
 void Choice::set_score(double cumulative_logprob, double score) {

@@ -62,11 +62,13 @@ class Choice {
   bool push(int32_t token, PositionLogprobs logprobs, int32_t limit, const std::vector<int32_t>& eos,
             bool complete = false);
 
-  // Ends the choice from outside (abort, error): held text is released.
+  // Ends the choice from outside (abort, error): held text is released. Changes nothing when it throws.
   void end(Finish why);
 
-  // Moves what has been released since the last call into `delta`; false when there is nothing to tell.
-  bool take(Delta& delta);
+  // Something has been released since the last take().
+  bool has_news() const;
+  // Moves what has been released since the last call into `delta`. Changes nothing when it throws.
+  void take(Delta& delta);
 
  private:
   int32_t index_;
@@ -102,6 +104,10 @@ struct Request {
   std::unique_ptr<BeamSearch> beams;
   std::vector<std::span<const TokenLogprob>> candidates;  // of its beams, in the step that is committed
   bool ranked = false;                                    // nothing is told before the best choices are known
+  // It has ended, `end` says how where its choices did not end by themselves; only the telling is left.
+  bool over = false;
+  Finish end = Finish::kNone;
+  std::shared_ptr<const Refusal> error;
   // What a fork inherits.
   uint64_t prefix_namespace = 0;
   int32_t shared_tokens = 0;

@@ -78,10 +78,13 @@ const std::vector<SampledSequence*>& SequenceStates::start(const StepPlan& plan)
     SampledSequence* s = find(row.state);
     sampled_.push_back(s);
     if (s == nullptr || !s->constraint || s->masked || !s->grammar_error.empty()) continue;
-    s->masked = true;
     jobs_.push_back({s->constraint.get(), &s->mask, &s->grammar_error, &s->mask_late});
   }
   masks_.start(jobs_);
+  // Only now: where memory did not suffice for all of that, none counts as masked.
+  for (SampledSequence* s : sampled_) {
+    if (s != nullptr && s->constraint) s->masked = true;
+  }
   return sampled_;
 }
 

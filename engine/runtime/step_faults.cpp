@@ -8,64 +8,85 @@
 namespace octavo {
 
 // One request's own fault: it ends, the company's step counts.
-void StepLoop::fault(Request& request, SeqId seq, SampleStatus status, int32_t position, const std::string& told) {
+void StepLoop::fault(Request& request, SeqId seq, const Reason& why) {
   outcome_.faults.push_back({seq});
-  Refusal why{ErrorCode::kInternal, "logits", cat("the model's logits for position ", position, " are not finite"),
+  end_request(request, Finish::kError, why);
+}
+
+// Why a sample ends its request; null when it does not.
+Reason StepLoop::status_reason(const Request& request, SampleStatus status, int32_t position, const std::string& told) {
+  if (status == SampleStatus::kOk) return nullptr;
+  if (status == SampleStatus::kNonFinite) ++stats_.non_finite_rows;
+  return failures_.explain([&]() -> Refusal {
+    if (status == SampleStatus::kGrammar)
+      return {ErrorCode::kInvalidArgument, "structured_outputs", cat("at position ", position, " ", told), position, 0};
+    if (status == SampleStatus::kAllMasked) {
+      const bool grammar = request.params->grammar != nullptr;
+      return {ErrorCode::kInvalidArgument, grammar ? "structured_outputs" : "allowed_token_ids",
+              cat("no token is left at position ", position, grammar ? ": the grammar, " : ": ",
+                  "allowed_token_ids, bad_words and min_tokens exclude all of them"),
               position, 0};
-  if (status == SampleStatus::kGrammar) {
-    why = {ErrorCode::kInvalidArgument, "structured_outputs", cat("at position ", position, " ", told), position, 0};
-  } else if (status == SampleStatus::kAllMasked) {
-    const bool grammar = request.params->grammar != nullptr;
-    why = {ErrorCode::kInvalidArgument, grammar ? "structured_outputs" : "allowed_token_ids",
-           cat("no token is left at position ", position, grammar ? ": the grammar, " : ": ",
-               "allowed_token_ids, bad_words and min_tokens exclude all of them"),
-           position, 0};
-  } else {
-    ++stats_.non_finite_rows;
+    }
+    return {ErrorCode::kInternal, "logits", cat("the model's logits for position ", position, " are not finite"),
+            position, 0};
+  });
+}
+
+// The step was executed and cannot be committed: its requests end. This takes no memory.
+void StepLoop::abandon(const StepPlan& plan, const Reason& why) {
+  ++stats_.failed_steps;
+  outcome_.outcomes.clear();
+  outcome_.faults.clear();
+  outcome_.forced.clear();
+  for (const PlanRow& row : plan.rows) {
+    outcome_.faults.push_back({row.seq});
+    if (const Owner* owner = owners_.find(row.seq)) end_request(*owner->request, Finish::kError, why);
   }
-  end_request(request, Finish::kError, &why);
+  scheduler_.commit(plan.step, outcome_);
+}
+
+// Nothing was planned and nothing has changed. It is tried again; a fault that stays ends every request.
+void StepLoop::fail_plan(const Reason& why) {
+  if (++failed_plans_ <= kPlanRetries) return;
+  failed_plans_ = 0;
+  end_all(why);
 }
 
 // The oldest step under way threw: it is undone, and the requests that make it throw on their own are ended with its
 // cause. When none does, the step is tried again; a fault that stays ends every request in it, so that the engine never
 // spins. A lost device takes all requests with it, at once and later. A step behind it built on it: it is undone too,
 // whatever came of it.
-void StepLoop::fail_step(const StepPlan& plan, const Refusal& why) {
+void StepLoop::fail_step(const StepPlan& plan, const Reason& why) {
   ++stats_.failed_steps;
   for (size_t i = 1; i < under_way_.size(); ++i) {
-    if (under_way_[i].failure) continue;
-    try {
-      executor_.wait(under_way_[i].slot);
-    } catch (const std::exception&) {
-    }
+    if (!under_way_[i].failure) failures_.of([&] { executor_.wait(under_way_[i].slot); });
   }
   under_way_.clear();
-  if (why.code == ErrorCode::kDeviceLost) {
-    stats_.device_lost = why.message;
+  if (why->code == ErrorCode::kDeviceLost) {
     lost_ = why;
     scheduler_.rollback(plan.step);
     return end_all(why);
   }
-  std::vector<SeqId> guilty = find_guilty(executor_, with_known_tokens(plan));
-  if (why.code == ErrorCode::kOutOfMemory && shrink(plan, guilty)) {
+  guilty_.clear();
+  if (failures_.of([&] { find_guilty(executor_, with_known_tokens(plan), guilty_); })) guilty_.clear();
+  if (why->code == ErrorCode::kOutOfMemory && shrink(plan, guilty_)) {
     ++stats_.shrunk_steps;
-  } else if (guilty.empty() && ++unexplained_failures_ > kRetries)
-    for (const PlanRow& row : plan.rows) guilty.push_back(row.seq);
+  } else if (guilty_.empty() && ++unexplained_failures_ > kRetries) {
+    for (const PlanRow& row : plan.rows) guilty_.push_back(row.seq);
+  }
   scheduler_.rollback(plan.step);
-  for (SeqId seq : guilty) {
+  for (const SeqId seq : guilty_) {
     const Owner* owner = owners_.find(seq);
     if (owner == nullptr) continue;
     Request& request = *owner->request;
     scheduler_.cancel(request.id);
-    end_request(request, Finish::kError, &why);
+    end_request(request, Finish::kError, why);
   }
 }
 
-void StepLoop::end_all(const Refusal& why) {
-  std::vector<RequestId> ids;
-  for (const auto& [id, request] : requests_) ids.push_back(id);
-  for (const RequestId id : ids) {
-    end_request(*requests_.at(id), Finish::kError, &why);
+void StepLoop::end_all(const Reason& why) {
+  for (const auto& [id, request] : requests_) {
+    end_request(*request, Finish::kError, why);
     scheduler_.cancel(id);
   }
 }

@@ -63,11 +63,9 @@ void search(Executor& executor, const StepPlan& plan, size_t begin, size_t end, 
 
 }  // namespace
 
-std::vector<SeqId> find_guilty(Executor& executor, const StepPlan& plan) {
-  std::vector<SeqId> guilty;
+void find_guilty(Executor& executor, const StepPlan& plan, std::vector<SeqId>& guilty) {
   if (!plan.rows.empty() && fails(executor, part_of(plan, 0, plan.rows.size())))
     search(executor, plan, 0, plan.rows.size(), guilty);
-  return guilty;
 }
 
 }  // namespace octavo

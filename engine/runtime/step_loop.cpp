@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/format.h"
+#include "base/reserve.h"
 #include "runtime/new_token_limit.h"
 
 namespace octavo {
@@ -22,16 +22,24 @@ StepLoop::StepLoop(SchedulerConfig config, Executor& executor, const TokenTable&
       table_(table),
       eos_(std::move(eos_token_ids)),
       histories_(static_cast<size_t>(config_.groups[0].num_blocks) * static_cast<size_t>(config_.block_size)) {
+  under_way_.reserve(static_cast<size_t>(config_.depth));
+  guilty_.reserve(static_cast<size_t>(config_.max_seqs));
+  outcome_.faults.reserve(static_cast<size_t>(config_.max_seqs));
   if (trace) phases_ = {trace->phase("plan"), trace->phase("execute"), trace->phase("commit"), trace->phase("publish")};
 }
 
-void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
+void StepLoop::add(RequestId id, SubmitRequest& submit, double arrival) {
+  if (const Reason why = failures_.persist([&] { enter(id, submit, arrival); })) refuse(id, submit, why, arrival);
+}
+
+// Changes nothing when it throws.
+void StepLoop::enter(RequestId id, SubmitRequest& submit, double arrival) {
   const SamplingParams& params = *submit.params;
   const int32_t width = num_sequences(params);
   auto request = std::make_unique<Request>();
   request->id = id;
   request->params = submit.params;
-  request->channel = std::move(submit.channel);
+  request->channel = submit.channel;
   request->prompt_tokens = static_cast<int32_t>(submit.prompt.size());
   request->max_new_tokens = new_token_limit(config_, request->prompt_tokens, width, params.max_tokens);
   request->times.arrival = arrival;
@@ -42,7 +50,7 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
   request->priority = submit.priority;
   request->output_start = submit.prompt.size() - submit.num_output;
   request->next_choice = submit.next_choice
-                             ? std::move(submit.next_choice)
+                             ? submit.next_choice
                              : std::make_shared<uint32_t>(submit.first_choice + static_cast<uint32_t>(width));
   request->ranked = params.best_of > params.n;
 
@@ -61,8 +69,6 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
     longer->min_tokens += static_cast<int32_t>(submit.num_output);
     sampling = std::move(longer);
   }
-  executor_.add_sequence(spec.seqs[0], std::move(sampling), submit.prompt, submit.num_output, submit.first_choice);
-  owners_.insert(spec.seqs[0], {request.get(), 0});
   if (params.beam_width > 0) {
     request->seqs = {spec.seqs[0]};  // later beams are forks of it
     request->beams =
@@ -70,14 +76,9 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
                                                  params.length_penalty, params.early_stopping, params.stop_token_ids});
   } else {
     request->seqs = spec.seqs;
-    for (int32_t i = 1; i < width; ++i) {
-      executor_.fork_sequence(spec.seqs[0], spec.seqs[i], submit.first_choice + static_cast<uint32_t>(i));
-      owners_.insert(spec.seqs[i], {request.get(), i});
-    }
   }
 
   spec.id = id;
-  spec.prompt = std::move(submit.prompt);
   spec.prefix_namespace = submit.prefix_namespace;
   spec.shared_tokens = submit.shared_tokens;
   spec.tenant = submit.tenant;
@@ -86,8 +87,22 @@ void StepLoop::add(RequestId id, SubmitRequest submit, double arrival) {
   spec.prompt_logits = request->prompt_logprobs_due;
   spec.lockstep = executor_.needs_tokens(params);
   spec.source = submit.source;
-  requests_.emplace(id, std::move(request));
-  scheduler_.add(std::move(spec));
+  spec.prompt = std::move(submit.prompt);
+  try {
+    executor_.add_sequence(spec.seqs[0], std::move(sampling), spec.prompt, submit.num_output, submit.first_choice);
+    for (size_t i = 1; i < request->seqs.size(); ++i)
+      executor_.fork_sequence(spec.seqs[0], spec.seqs[i], submit.first_choice + static_cast<uint32_t>(i));
+    for (size_t i = 0; i < request->seqs.size(); ++i)
+      owners_.insert(spec.seqs[i], {request.get(), static_cast<int32_t>(i)});
+    requests_.emplace(id, std::move(request));
+    reserve_more(over_, requests_.size());
+    scheduler_.add(spec);
+  } catch (...) {
+    requests_.erase(id);
+    for (const SeqId seq : spec.seqs) drop_sequence(seq);
+    submit.prompt = std::move(spec.prompt);
+    throw;
+  }
 }
 
 void StepLoop::cancel(RequestId id) {
@@ -98,16 +113,12 @@ void StepLoop::cancel(RequestId id) {
 }
 
 void StepLoop::cancel_channel(const Channel* channel) {
-  std::vector<RequestId> ids;
   for (const auto& [id, request] : requests_)
-    if (request->channel.get() == channel) ids.push_back(id);
-  for (RequestId id : ids) cancel(id);
+    if (request->channel.get() == channel) cancel(id);
 }
 
 void StepLoop::cancel_all() {
-  std::vector<RequestId> ids;
-  for (const auto& [id, request] : requests_) ids.push_back(id);
-  for (RequestId id : ids) cancel(id);
+  for (const auto& [id, request] : requests_) cancel(id);
 }
 
 bool StepLoop::take_events() {
@@ -118,14 +129,16 @@ bool StepLoop::take_events() {
     it->second->times.scheduled = monotonic_seconds();
     stats_.prompt_tokens += it->second->prompt_tokens;
   }
-  const auto failures = scheduler_.take_failures();
-  for (const RequestFailure& f : failures) {
+  auto failures = scheduler_.take_failures();
+  for (RequestFailure& f : failures) {
     const auto it = requests_.find(f.id);
-    if (it != requests_.end()) end_request(*it->second, Finish::kError, &f.why);
+    if (it == requests_.end()) continue;
+    end_request(*it->second, Finish::kError, failures_.explain([&] { return std::move(f.why); }));
   }
   return !failures.empty();
 }
 
+// Throws only before anything has changed. What fails later is a request's own fault.
 void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
   const Trace::Span span(phases_.commit);
   const double now = monotonic_seconds();
@@ -133,20 +146,18 @@ void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
   outcome_.outcomes.clear();
   outcome_.faults.clear();
   outcome_.forced.clear();
+  searching_.clear();
+  outcome_.outcomes.reserve(plan.samples.size());
+  searching_.reserve(plan.samples.size());
+
   for (const PromptScores& scores : result.prompt_scores) {
     const Owner* owner = owners_.find(scores.seq);
     if (owner == nullptr) continue;
     Request& request = *owner->request;
-    if (scores.status != SampleStatus::kOk) {
-      fault(request, scores.seq, scores.status, scores.first_pos);
-      continue;
-    }
-    auto& all = request.prompt_logprobs;
-    const size_t first = static_cast<size_t>(scores.first_pos) - 1;
-    if (all.size() < first + scores.scores.size()) all.resize(first + scores.scores.size());
-    std::copy(scores.scores.begin(), scores.scores.end(), all.begin() + static_cast<std::ptrdiff_t>(first));
+    Reason why = status_reason(request, scores.status, scores.first_pos, {});
+    if (!why) why = failures_.of([&] { take_scores(request, scores); });
+    if (why) fault(request, scores.seq, why);
   }
-  searching_.clear();
   for (size_t i = 0; i < plan.samples.size(); ++i) {
     const SampleRow& sample = plan.samples[i];
     const SampleOutput& output = result.samples[i];
@@ -155,26 +166,39 @@ void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
     Request& request = *found->request;
     const int32_t index = found->index;
     const SeqId parent = plan.rows[sample.row].seq;
-    if (output.status != SampleStatus::kOk) {
-      std::erase(searching_, &request);
-      fault(request, parent, output.status, sample.position, output.why);
-      continue;
+    Reason why = status_reason(request, output.status, sample.position, output.why);
+    if (!why) {
+      if (request.times.first_token == 0) request.times.first_token = now;
+      request.times.last_token = now;
+      why = failures_.of([&] { take_sample(request, index, parent, sample, output); });
     }
-    if (request.times.first_token == 0) request.times.first_token = now;
-    request.times.last_token = now;
-    if (request.beams) {
-      // All of its beams are sampled in one step.
-      if (request.candidates.empty()) {
-        searching_.push_back(&request);
-        request.candidates.resize(request.seqs.size());
-      }
-      request.candidates[index] = output.candidates;
-    } else {
-      commit_choice(request, index, parent, sample.state, output, sample.position);
-    }
+    if (!why) continue;
+    std::erase(searching_, &request);
+    fault(request, parent, why);
   }
-  for (Request* request : searching_) commit_beams(*request);
-  scheduler_.commit(plan.step, outcome_);
+  for (Request* request : searching_) {
+    const SeqId beam = request->seqs[0];
+    if (const Reason why = failures_.of([&] { commit_beams(*request); })) fault(*request, beam, why);
+  }
+  if (const Reason why = failures_.persist([&] { scheduler_.commit(plan.step, outcome_); })) abandon(plan, why);
+}
+
+void StepLoop::take_scores(Request& request, const PromptScores& scores) {
+  auto& all = request.prompt_logprobs;
+  const size_t first = static_cast<size_t>(scores.first_pos) - 1;
+  if (all.size() < first + scores.scores.size()) all.resize(first + scores.scores.size());
+  std::copy(scores.scores.begin(), scores.scores.end(), all.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
+void StepLoop::take_sample(Request& request, int32_t index, SeqId parent, const SampleRow& sample,
+                           const SampleOutput& output) {
+  if (!request.beams) return commit_choice(request, index, parent, sample, output);
+  // All of its beams are sampled in one step.
+  if (request.candidates.empty()) {
+    request.candidates.resize(request.seqs.size());
+    searching_.push_back(&request);
+  }
+  request.candidates[index] = output.candidates;
 }
 
 // Whether tokens that a grammar forces may be appended unsampled: nobody asks for their logprobs, no other mask could
@@ -202,60 +226,52 @@ bool StepLoop::take_tokens(Request& request, Choice& choice, SeqId seq, const Sa
 }
 
 // The sequence `seq` got a token; it is `parent`, or forks it: then it shares the prompt.
-void StepLoop::commit_choice(Request& request, int32_t index, SeqId parent, SeqId seq, const SampleOutput& output,
-                             int32_t position) {
+void StepLoop::commit_choice(Request& request, int32_t index, SeqId parent, const SampleRow& sample,
+                             const SampleOutput& output) {
+  const SeqId seq = sample.state;
   Choice& choice = request.choices[index];
   bool last = false;
   try {
     last = take_tokens(request, choice, seq, output);
   } catch (const Error& e) {
-    fault(request, parent, SampleStatus::kGrammar, position, e.what());
+    fault(request, parent, status_reason(request, SampleStatus::kGrammar, sample.position, e.what()));
     return;
   }
   const auto first_forced = static_cast<int32_t>(outcome_.forced.size());
   outcome_.forced.insert(outcome_.forced.end(), taken_.begin() + 1, taken_.end());
   const auto num_forced = static_cast<int32_t>(taken_.size()) - 1;
   outcome_.outcomes.push_back({parent, seq, output.token, last, first_forced, num_forced});
+  // Nothing that fails from here on ends the request.
   stats_.generation_tokens += 1 + num_forced;
   stats_.forced_tokens += num_forced;
   if (last) {
-    const auto before = scheduler_.tokens(parent);
-    choice.set_history(before, taken_);
+    failures_.of([&] { choice.set_history(scheduler_.tokens(parent), taken_); });  // else it cannot be forked
     drop_sequence(seq);
     std::erase(request.seqs, seq);
   }
-  const bool over = last && request.seqs.empty();
-  if (!request.ranked) {
-    tell(request, choice);
-  } else if (over) {
-    request.keep_best();
-    tell(request);
+  if (request.seqs.empty()) {
+    finish(request);
+  } else if (!request.ranked) {
+    failures_.of([&] { tell(request, choice); });  // else with the next
   }
-  if (over) forget(request);
 }
 
-void StepLoop::end_request(Request& request, Finish why, const Refusal* error) {
-  for (Choice& choice : request.choices) choice.end(why);
+// Its sequences are gone at once, what there is to tell waits for publish().
+void StepLoop::end_request(Request& request, Finish why, const Reason& error) {
+  if (request.over) return;
   for (const SeqId seq : request.seqs) {
     const Owner owner = *owners_.find(seq);
     // A branch that has not been sampled yet is no more than its prompt.
     auto tokens = scheduler_.tokens(seq);
     if (tokens.empty()) tokens = scheduler_.tokens(request.seqs[0]);
-    if (why == Finish::kAbort && !request.beams) request.choices[owner.index].set_history(tokens);
+    if (why == Finish::kAbort && !request.beams)
+      failures_.of([&] { request.choices[owner.index].set_history(tokens); });
     drop_sequence(seq);
   }
   request.seqs.clear();
-  if (request.ranked) {
-    std::ranges::stable_partition(request.choices, [&](const Choice& c) { return c.finish() == why; });
-    request.keep_first();
-  }
-  tell(request);
-  if (error) {
-    for (Delta& delta : outgoing(request.channel))
-      if (delta.id == request.id && delta.finish == Finish::kError)
-        delta.error = std::make_shared<const Refusal>(*error);
-  }
-  forget(request);
+  request.end = why;
+  request.error = error;
+  finish(request);
 }
 
 void StepLoop::drop_sequence(SeqId seq) {
@@ -263,54 +279,10 @@ void StepLoop::drop_sequence(SeqId seq) {
   owners_.erase(seq);
 }
 
-// All of it has been told: what remains are the histories that may be forked.
-void StepLoop::forget(Request& request) {
-  for (size_t i = 0; i < request.choices.size(); ++i) {
-    std::vector<int32_t> tokens = request.choices[i].take_history();
-    if (tokens.empty()) continue;
-    histories_.keep(request.id, static_cast<int32_t>(i),
-                    {std::move(tokens), request.output_start, request.params, request.prefix_namespace,
-                     request.shared_tokens, request.tenant, request.priority, request.next_choice});
-  }
-  requests_.erase(request.id);
-}
-
-void StepLoop::tell(Request& request) {
-  for (Choice& choice : request.choices) tell(request, choice);
-}
-
-void StepLoop::tell(Request& request, Choice& choice) {
-  Delta delta;
-  if (!choice.take(delta)) return;
-  delta.id = request.id;
-  delta.prompt_tokens = request.prompt_tokens;
-  delta.cached_tokens = request.cached_tokens;
-  delta.times = request.times;
-  if (request.prompt_logprobs_due) {
-    delta.has_prompt_logprobs = true;
-    delta.prompt_logprobs = std::move(request.prompt_logprobs);
-    request.prompt_logprobs_due = false;
-  }
-  outgoing(request.channel).push_back(std::move(delta));
-}
-
-std::vector<Delta>& StepLoop::outgoing(const std::shared_ptr<Channel>& channel) {
-  for (Outgoing& o : outgoing_)
-    if (o.channel == channel) return o.deltas;
-  outgoing_.push_back({channel, {}});
-  outgoing_.back().deltas.reserve(step_samples_);  // as many as a step usually tells
-  return outgoing_.back().deltas;
-}
-
-void StepLoop::publish() {
-  const Trace::Span span(phases_.publish);
-  for (Outgoing& o : outgoing_) o.channel->publish(o.deltas);
-  outgoing_.clear();
-}
-
 LoopStats StepLoop::stats() const {
   LoopStats out = stats_;
   out.sched = scheduler_.stats();
+  if (lost_) out.device_lost = lost_->message;
   return out;
 }
 

@@ -2,6 +2,7 @@
 // and whether a waiting request may enter the running set.
 #include <algorithm>
 
+#include "base/reserve.h"
 #include "sched/scheduler_impl.h"
 
 namespace octavo {
@@ -118,6 +119,9 @@ void Scheduler::Impl::start(StepSlot& slot, Sequence& seq, const Sequence* lead,
     return at;
   };
 
+  for (BlockTable& table : seq.tables) table.reserve(blocks_for(filled));
+  reserve_more(slot.sources, seq.tables.size());
+  reserve_more(slot.plan.copies, seq.tables.size());
   const auto share_full_blocks = [&] {
     for (int g = 0; g < cache.num_groups(); ++g) {
       BlockTable& table = seq.tables[g];
@@ -168,26 +172,35 @@ void Scheduler::Impl::start(StepSlot& slot, Sequence& seq, const Sequence* lead,
   seq.started = true;
 }
 
-// Starts a sequence with its first row, or leaves everything as it was. Returns the tokens planned.
+// Starts a sequence with its first row, or leaves everything as it was, also where it throws. Returns the tokens
+// planned.
 int32_t Scheduler::Impl::start_row(StepSlot& slot, Sequence& seq, const Sequence* lead, int32_t common) {
   const size_t copies = slot.plan.copies.size();
   const size_t sources = slot.sources.size();
+  const auto undo_start = [&] {
+    reset(seq);
+    slot.plan.copies.resize(copies);
+    slot.sources.resize(sources);
+  };
   start(slot, seq, lead, common);
   const int32_t left = seq.remaining() - (seq.group->branches.size() > 1 ? 1 : 0);
   note_cut(*seq.group, left);
   const int32_t n = fitting(seq, std::min(chunk(), left));
-  if (n > 0) {
-    plan_row(slot, seq, n);
-    PlannedRow& undo = slot.rows.back();
-    undo.started = true;
-    undo.copies = copies;
-    undo.sources = sources;
-    return n;
+  if (n == 0) {
+    undo_start();
+    return 0;
   }
-  reset(seq);
-  slot.plan.copies.resize(copies);
-  slot.sources.resize(sources);
-  return 0;
+  try {
+    plan_row(slot, seq, n);
+  } catch (...) {
+    undo_start();
+    throw;
+  }
+  PlannedRow& undo = slot.rows.back();
+  undo.started = true;
+  undo.copies = copies;
+  undo.sources = sources;
+  return n;
 }
 
 // Blocks that `g` still needs for its histories and the next token of each branch.
@@ -298,20 +311,15 @@ Scheduler::Impl::Admit Scheduler::Impl::try_admit(StepSlot& slot, SequenceGroup&
     return Admit::kNoRoom;
   }
 
+  if (start_row(slot, seq, source, g.common) == 0) return Admit::kNoRoom;
   waiting.erase(&g);
   g.running = true;
   running.insert(&g);
-  if (start_row(slot, seq, source, g.common) == 0) {
-    running.erase(&g);
-    g.running = false;
-    waiting.insert(&g);
-    return Admit::kNoRoom;
-  }
   slot.rows.back().admitted = true;
   log->note(DecisionKind::kAdmit, next_step, g.id, {slot.rows.back().first_pos, slot.rows.back().n_tokens});
   if (!g.admitted) {
-    g.admitted = true;
     admissions.push_back({g.id, seq.computed});
+    g.admitted = true;
     stats.prefix_queries += g.prompt_size;
     stats.prefix_hits += seq.computed;
   }

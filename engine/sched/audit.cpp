@@ -54,7 +54,9 @@ void Scheduler::Impl::audit() const {
       if (change.previous) ++handles[change.group].pins[change.previous.id()];
     }
     for (const BlockPin& pin : slot->sources) ++handles[group_of(pin.pool())].pins[pin.id()];
-    for (const BlockRef& ref : slot->retired) ++handles[group_of(ref.pool())].refs[ref.id()];
+    for (int g = 0; g < cache.num_groups(); ++g) {
+      for (const BlockRef& ref : slot->retired[g].refs()) ++handles[g].refs[ref.id()];
+    }
   }
   cache.audit(handles);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "base/reserve.h"
 #include "sched/scheduler_impl.h"
 
 namespace octavo {
@@ -13,6 +14,8 @@ void Scheduler::Impl::commit(StepId step, const StepOutcome& outcome) {
                     in_flight.empty() ? "" : cat(", that is step ", in_flight.front()->plan.step)));
   }
   check_outcome(*in_flight.front(), outcome);
+  CommitRoom room = reserve_commit(*in_flight.front(), outcome);
+  // Nothing throws from here on.
   log->note(DecisionKind::kCommit, step, 0);
   std::unique_ptr<StepSlot> slot = std::move(in_flight.front());
   in_flight.erase(in_flight.begin());
@@ -27,15 +30,72 @@ void Scheduler::Impl::commit(StepId step, const StepOutcome& outcome) {
     remove(*seq->group);
   }
   for (const PlannedRow& row : slot->rows) advance(row);
-  apply(outcome);
+  apply(outcome, room);
   // A sampled sequence that no outcome names as child ends here.
   for (const PlannedRow& row : slot->rows) {
     Sequence* seq = row.sampled ? find_sequence(row.seq) : nullptr;
     if (seq == nullptr) continue;
     if (std::exchange(seq->sampled, Sequence::Sampled::kNo) == Sequence::Sampled::kUnnamed) end_branch(*seq);
   }
-  slot->clear(config.groups.size());
+  slot->clear();
   spare.push_back(std::move(slot));
+}
+
+Scheduler::Impl::CommitRoom Scheduler::Impl::reserve_commit(const StepSlot& slot, const StepOutcome& outcome) {
+  CommitRoom room;
+  const auto faulty = [&](const SequenceGroup* g) {
+    return std::ranges::any_of(outcome.faults, [&](const RowFault& fault) {
+      const Sequence* seq = find_sequence(fault.seq);
+      return seq != nullptr && seq->group == g;
+    });
+  };
+  int32_t nodes = 0;
+  for (const PlannedRow& row : slot.rows) {
+    const Sequence* seq = find_sequence(row.seq);
+    if (seq == nullptr || faulty(seq->group)) continue;
+    nodes += std::max(0, (row.first_pos + row.n_tokens) / config.block_size - seq->indexed) + 1;  // and a tail
+  }
+  if (config.prefix_caching) cache.index().reserve(nodes);
+
+  for (const Outcome& o : outcome.outcomes) {
+    Sequence* parent = find_sequence(o.parent);
+    if (parent == nullptr) continue;
+    const size_t new_tokens = 1 + static_cast<size_t>(o.num_forced);
+    if (o.child == o.parent) {
+      reserve_more(parent->tokens, new_tokens);
+    } else {
+      room.children.push_back(make_child(*parent, o.child, new_tokens));
+    }
+    const auto length = static_cast<int64_t>(parent->tokens.size() + new_tokens);
+    if (o.finished || length < config.max_model_len) continue;
+    const auto message =
+        cat("sequence ", o.child, " reached ", length, " tokens and was not ended: the maximum context length is ",
+            config.max_model_len, " tokens");
+    room.overlong.push_back(
+        {o.child, {ErrorCode::kContextLength, "max_tokens", message, length, config.max_model_len}});
+  }
+  for (const auto& child : room.children) {
+    const SequenceGroup* g = child->group;
+    reserve_more(child->group->branches,
+                 std::ranges::count_if(room.children, [&](const auto& other) { return other->group == g; }));
+  }
+  sequences.reserve_more(room.children.size());
+  reserve_more(failures, room.overlong.size());
+  return room;
+}
+
+// A sequence that has room for what its parent will hold.
+std::unique_ptr<Sequence> Scheduler::Impl::make_child(const Sequence& parent, SeqId id, size_t new_tokens) const {
+  auto child = std::make_unique<Sequence>();
+  child->id = id;
+  child->group = parent.group;
+  child->tokens.reserve(std::max(parent.tokens.capacity(), parent.tokens.size() + new_tokens));
+  child->tables.reserve(parent.tables.size());
+  for (const BlockTable& table : parent.tables) {
+    child->tables.emplace_back(table.pool());
+    child->tables.back().reserve(table.size());
+  }
+  return child;
 }
 
 // Everything that can be wrong with an outcome is found before anything changes.
@@ -98,7 +158,7 @@ void Scheduler::Impl::publish(Sequence& seq) {
     for (int g = 0; g < cache.num_groups(); ++g) {
       const BlockId known = index.block(node, g);
       if (blocks[g] == kNoBlock || known == kNoBlock || known == blocks[g]) continue;
-      retire(*seq.group, seq.tables[g].replace(at, cache.pool(g).share(known)));  // equal content: held once
+      retire(*seq.group, g, seq.tables[g].replace(at, cache.pool(g).share(known)));  // equal content: held once
     }
     index.hold(node);
     index.unhold(seq.node);
@@ -116,20 +176,23 @@ void Scheduler::Impl::leave_window(Sequence& seq) {
   for (int g = 0; g < cache.num_groups() && windowed; ++g) {
     BlockTable& table = seq.tables[g];
     const int32_t oldest = std::min(oldest_block(g, seq.computed), table.size());
-    while (table.first() < oldest) retire(*seq.group, table.drop_front());
+    while (table.first() < oldest) retire(*seq.group, g, table.drop_front());
   }
 }
 
 // All of a step's outcomes together: forks first, from the parents as they were sampled.
-void Scheduler::Impl::apply(const StepOutcome& outcome) {
+void Scheduler::Impl::apply(const StepOutcome& outcome, CommitRoom& room) {
+  auto child = room.children.begin();
   for (const Outcome& o : outcome.outcomes) {
+    const bool made = child != room.children.end() && (*child)->id == o.child;
+    const auto own = made ? child++ : child;
     Sequence* parent = find_sequence(o.parent);
     if (parent == nullptr) continue;
     parent->group->forked = true;
     if (o.child == o.parent) {
       parent->sampled = Sequence::Sampled::kGoesOn;
     } else {
-      fork(*parent, o.child);
+      fork(*parent, std::move(*own));
     }
   }
   for (const Outcome& o : outcome.outcomes) {
@@ -144,29 +207,23 @@ void Scheduler::Impl::apply(const StepOutcome& outcome) {
     if (o.finished) {
       end_branch(*child);
     } else if (static_cast<int32_t>(child->tokens.size()) >= config.max_model_len) {
-      fail(g, {ErrorCode::kContextLength, "max_tokens",
-               cat("sequence ", o.child, " reached ", child->tokens.size(),
-                   " tokens and was not ended: the maximum context length is ", config.max_model_len, " tokens"),
-               static_cast<int64_t>(child->tokens.size()), config.max_model_len});
+      fail(g, std::move(std::ranges::find(room.overlong, o.child, &CommitRoom::Overlong::first)->second));
     }
   }
 }
 
-void Scheduler::Impl::fork(Sequence& parent, SeqId id) {
-  auto child = std::make_unique<Sequence>();
-  child->id = id;
-  child->group = parent.group;
-  child->tokens.reserve(parent.tokens.capacity());
-  child->tokens = parent.tokens;
+void Scheduler::Impl::fork(Sequence& parent, std::unique_ptr<Sequence> child) {
+  child->tokens.assign(parent.tokens.begin(), parent.tokens.end());
   // Blocks that a step in flight appended belong to the parent alone.
-  for (const BlockTable& table : parent.tables) child->tables.push_back(table.fork(blocks_for(parent.computed)));
+  for (size_t g = 0; g < parent.tables.size(); ++g)
+    child->tables[g].share_front(parent.tables[g], blocks_for(parent.computed));
   child->started = true;
   child->computed = child->planned = child->filled = parent.computed;
   if (parent.planned > parent.computed) child->foreign_at = parent.computed / config.block_size;
   child->node = parent.node;
   cache.index().hold(child->node);
   child->indexed = parent.indexed;
-  sequences.insert(id, child.get());
+  sequences.insert(child->id, child.get());
   parent.group->branches.push_back(std::move(child));
 }
 
@@ -193,7 +250,7 @@ void Scheduler::Impl::rollback(StepId step) {
     std::unique_ptr<StepSlot> slot = std::move(in_flight.back());
     in_flight.pop_back();
     undo_rows(*slot, 0);
-    slot->clear(config.groups.size());
+    slot->clear();
     spare.push_back(std::move(slot));
   }
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/reserve.h"
+
 namespace octavo {
 namespace {
 
@@ -20,6 +22,7 @@ Tenant& FairQueue::join(uint64_t id) {
     it = tenants_.try_emplace(id).first;
     it->second.id = id;
   }
+  reserve_more(it->second.waiting, it->second.requests + 1 - it->second.waiting.size());
   if (it->second.requests++ == 0) ++active_;
   return it->second;
 }

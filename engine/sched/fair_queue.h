@@ -27,7 +27,7 @@ struct Tenant {
 // The waiting requests of all tenants.
 class FairQueue {
  public:
-  Tenant& join(uint64_t tenant);  // one more request of the tenant is there
+  Tenant& join(uint64_t tenant);  // one more request of the tenant is there: there is room for it to wait
   void leave(Tenant& tenant);     // one less; its record may go
 
   void insert(SequenceGroup* g);

@@ -31,6 +31,9 @@ class GroupQueue {
   auto begin() const { return groups_.begin(); }
   auto end() const { return groups_.end(); }
 
+  size_t capacity() const { return groups_.capacity(); }
+  void reserve(size_t groups) { groups_.reserve(groups); }
+  // Allocates nothing within what was reserved.
   void insert(SequenceGroup* g) { groups_.insert(std::ranges::lower_bound(groups_, g, Order{}), g); }
   void erase(SequenceGroup* g) { groups_.erase(std::ranges::lower_bound(groups_, g, Order{})); }
 

@@ -9,11 +9,24 @@ namespace octavo {
 const StepPlan* Scheduler::Impl::plan() {
   if (static_cast<int>(in_flight.size()) == config.depth) return nullptr;
   StepSlot& slot = *spare.back();
+  try {
+    if (!fill(slot)) return nullptr;
+  } catch (...) {
+    undo_rows(slot, 0);
+    throw;
+  }
+  ++next_step;
+  in_flight.push_back(std::move(spare.back()));
+  spare.pop_back();
+  return &in_flight.back()->plan;
+}
+
+bool Scheduler::Impl::fill(StepSlot& slot) {
   while (true) {
     for (size_t i = running.size(); i-- > 0;) {
       if (running[i]->evicting && running[i]->rows_in_flight == 0) preempt(*running[i]);
     }
-    slot.clear(config.groups.size());
+    slot.clear();
     slot.plan.step = next_step;
     build(slot);
     if (must_leave_first(slot)) {
@@ -23,15 +36,12 @@ const StepPlan* Scheduler::Impl::plan() {
     if (!slot.rows.empty()) break;
     if (!in_flight.empty() || !unblock()) {
       note_plan(slot);
-      return nullptr;
+      return false;
     }
   }
-  note_plan(slot);
-  ++next_step;
   grouper.group(slot.plan);
-  in_flight.push_back(std::move(spare.back()));
-  spare.pop_back();
-  return &in_flight.back()->plan;
+  note_plan(slot);
+  return true;
 }
 
 // Somebody gives way while the plan is made, and nothing but its row in this plan holds it back: without it the request

@@ -29,12 +29,12 @@ void PrefixGrouper::group(StepPlan& plan) {
   // Rows that share nothing are the usual case: look at one block per row before sorting anything.
   const int last = blocks_per_partition_ - 1;
   order_.clear();
+  order_.reserve(plan.rows.size());
   bool any = false;
   for (int r = 0; r < static_cast<int>(plan.rows.size()); ++r) {
     if (whole_partitions(plan, r) == 0) continue;
     const int32_t block = table(plan, 0, r)[last];
     if (block < 0) continue;  // left the window
-    if (block >= static_cast<int32_t>(first_row_.size())) first_row_.resize(block + 1, -1);
     any |= first_row_[block] >= 0;
     first_row_[block] = r;
     order_.push_back(r);

@@ -13,7 +13,9 @@ inline constexpr int kPrefixPartition = 128;
 // A row joins at most one group; rows that share more form the deeper group when that saves more reads.
 class PrefixGrouper {
  public:
-  explicit PrefixGrouper(int block_size) : blocks_per_partition_(kPrefixPartition / block_size) {}
+  // `num_blocks`: of the first KV group.
+  PrefixGrouper(int block_size, int num_blocks)
+      : blocks_per_partition_(kPrefixPartition / block_size), first_row_(num_blocks, -1) {}
   void group(StepPlan& plan);
 
  private:
@@ -27,7 +29,7 @@ class PrefixGrouper {
     int begin, end, partitions;  // of order_
   };
   int blocks_per_partition_;
-  std::vector<int32_t> first_row_;  // by block id: the row whose first partition ends there, else -1
+  std::vector<int32_t> first_row_;  // [blocks]: the row whose first partition ends there, else -1
   std::vector<int32_t> order_;      // rows, those with equal leading blocks side by side
   std::vector<int32_t> shared_;     // [order_]: leading partitions equal to those of the row before
   std::vector<Range> ranges_;

@@ -1,6 +1,7 @@
 // What a row adds to a plan: reserved blocks, copies, slots, tables, samples; and how it is undone.
 #include <algorithm>
 
+#include "base/reserve.h"
 #include "sched/scheduler_impl.h"
 
 namespace octavo {
@@ -47,7 +48,29 @@ void Scheduler::Impl::reserve_blocks(StepSlot& slot, Sequence& seq, int32_t n) {
   }
 }
 
+void Scheduler::Impl::reserve_row(StepSlot& slot, Sequence& seq, int32_t n) const {
+  StepPlan& plan = slot.plan;
+  const size_t groups = seq.tables.size();
+  const int32_t blocks = blocks_for(seq.planned + n);
+  reserve_more(slot.rows, 1);
+  reserve_more(plan.rows, 1);
+  reserve_more(plan.tokens, static_cast<size_t>(n));
+  reserve_more(plan.samples, seq.group->seq_ids.size());
+  reserve_more(plan.copies, groups);
+  size_t changes = groups;  // a copy each, and what is appended
+  for (size_t g = 0; g < groups; ++g) {
+    changes += static_cast<size_t>(std::max(0, blocks - seq.tables[g].size()));
+    seq.tables[g].reserve(blocks);
+    reserve_more(plan.groups[g].slots, static_cast<size_t>(n));
+    reserve_more(plan.groups[g].tables, static_cast<size_t>(blocks));
+    reserve_more(plan.groups[g].table_offsets, 1);
+  }
+  reserve_more(slot.changes, changes);
+}
+
+// Nothing throws once there is room.
 void Scheduler::Impl::plan_row(StepSlot& slot, Sequence& seq, int32_t n) {
+  reserve_row(slot, seq, n);
   StepPlan& plan = slot.plan;
   SequenceGroup& group = *seq.group;
   PlannedRow undo;

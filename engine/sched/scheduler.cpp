@@ -57,10 +57,12 @@ Scheduler::Impl::Impl(SchedulerConfig c)
       cache(config.block_size, cache_groups(config), prefix_key, random_key()),
       promised(config.groups.size()),
       log(std::make_shared<DecisionLog>(static_cast<size_t>(config.decisions))),
-      grouper(config.block_size),
+      grouper(config.block_size, cache.pool(0).size()),
       blocks(config.groups.size()) {
   for (int g = 0; g < cache.num_groups(); ++g) windowed |= cache.window(g) > 0;
-  for (int i = 0; i < config.depth; ++i) spare.push_back(std::make_unique<StepSlot>());
+  running.reserve(static_cast<size_t>(config.max_seqs));
+  in_flight.reserve(static_cast<size_t>(config.depth));
+  for (int i = 0; i < config.depth; ++i) spare.push_back(std::make_unique<StepSlot>(cache));
 }
 
 int32_t Scheduler::Impl::oldest_block(int group, int32_t position) const {
@@ -113,7 +115,7 @@ std::optional<Refusal> Scheduler::Impl::check(const RequestSpec& spec) const {
   return std::nullopt;
 }
 
-void Scheduler::Impl::add(RequestSpec spec) {
+void Scheduler::Impl::add(const RequestSpec& spec) {
   if (const auto refusal = check(spec)) throw Error(refusal->code, refusal->param, refusal->message);
   if (groups.contains(spec.id))
     throw Error(ErrorCode::kInvalidArgument, "id", cat("request ", spec.id, " is there already"));
@@ -132,43 +134,58 @@ void Scheduler::Impl::add(RequestSpec spec) {
   g->id = spec.id;
   g->ns = spec.prefix_namespace;
   g->shared_blocks = std::min(spec.shared_tokens, static_cast<int32_t>(spec.prompt.size())) / config.block_size;
-  g->tenant = &waiting.join(spec.tenant);
-  if (g->tenant->waiting.empty()) waiting.lift(*g->tenant);
   g->key = static_cast<int64_t>(next_step) + int64_t{spec.priority} * config.ageing_steps;
   g->priority = g->rank = spec.priority;
-  g->arrival = arrivals++;
+  g->arrival = arrivals;
   g->prompt_size = static_cast<int32_t>(spec.prompt.size());
   g->max_new_tokens = spec.max_new_tokens;
   g->prompt_logits = spec.prompt_logits;
   g->lockstep = spec.lockstep;
-  const bool alone = groups.empty() && in_flight.empty() && step_limit == 0 && chunk_limit == 0;
-  log->note(DecisionKind::kAdd, next_step, spec.id,
-            {g->prompt_size, spec.max_new_tokens, spec.priority, static_cast<int64_t>(spec.tenant),
-             static_cast<int64_t>(spec.seqs[0]), static_cast<int64_t>(spec.seqs.size()), spec.prompt_logits,
-             spec.lockstep, alone});
   g->source = spec.source;
-  g->seq_ids = std::move(spec.seqs);
+  g->seq_ids = spec.seqs;
 
   auto seq = std::make_unique<Sequence>();
   seq->id = g->seq_ids[0];
   seq->group = g.get();
-  seq->tokens = std::move(spec.prompt);
   // Room to grow without an allocation in the step loop, within reason.
   const int64_t longest =
       std::min<int64_t>(int64_t{g->prompt_size} + std::min(g->max_new_tokens, 4096), config.max_model_len);
   seq->tokens.reserve(longest);
+  seq->tokens.assign(spec.prompt.begin(), spec.prompt.end());
   for (int i = 0; i < cache.num_groups(); ++i) {
     seq->tables.emplace_back(cache.pool(i));
     seq->tables.back().reserve(blocks_for(longest));
   }
-  sequences.insert(seq->id, seq.get());
   g->branches.push_back(std::move(seq));
+  g->tenant = &waiting.join(spec.tenant);
+  insert(std::move(g));
+}
+
+// All of it is known then; where it throws, nothing is, and its tenant has one request less.
+void Scheduler::Impl::insert(std::unique_ptr<SequenceGroup> owned) {
+  SequenceGroup* g = owned.get();
+  Tenant& tenant = *g->tenant;
+  const SeqId first = g->seq_ids[0];
+  const bool alone = groups.empty() && in_flight.empty() && step_limit == 0 && chunk_limit == 0;
+  try {
+    sequences.insert(first, g->branches[0].get());
+    groups.emplace(g->id, std::move(owned));
+  } catch (...) {
+    sequences.erase(first);
+    waiting.leave(tenant);
+    throw;
+  }
+  log->note(
+      DecisionKind::kAdd, next_step, g->id,
+      {g->prompt_size, g->max_new_tokens, g->priority, static_cast<int64_t>(tenant.id), static_cast<int64_t>(first),
+       static_cast<int64_t>(g->seq_ids.size()), g->prompt_logits, g->lockstep, alone});
+  ++arrivals;
+  if (tenant.waiting.empty()) waiting.lift(tenant);
   // A step may be long in reaching the new request: who computes a block of it is told at once that it waits.
   int32_t common = config.block_size - 1;
   SequenceGroup* leader = config.prefix_caching ? find_leader(*g, common) : nullptr;
   if (leader != nullptr && leader->branches[0]->computed < common) lend_priority(*g, *leader);
-  waiting.insert(g.get());
-  groups.emplace(spec.id, std::move(g));
+  waiting.insert(g);
 }
 
 void Scheduler::Impl::cancel(RequestId id) {
@@ -179,8 +196,8 @@ void Scheduler::Impl::cancel(RequestId id) {
 }
 
 void Scheduler::Impl::fail(SequenceGroup& g, Refusal why) {
-  log->note(DecisionKind::kFail, next_step, g.id);
   failures.push_back({g.id, std::move(why)});
+  log->note(DecisionKind::kFail, next_step, g.id);
   remove(g);
 }
 
@@ -208,9 +225,10 @@ void Scheduler::Impl::preempt(SequenceGroup& g) {
 }
 
 void Scheduler::Impl::reset(Sequence& seq) {
-  for (BlockTable& table : seq.tables) {
+  for (int g = 0; g < cache.num_groups(); ++g) {
+    BlockTable& table = seq.tables[g];
     if (seq.group->rows_in_flight > 0) {
-      while (table.size() > 0) retire(*seq.group, table.pop_back());
+      while (table.size() > 0) retire(*seq.group, g, table.pop_back());
     }
     table.clear();
   }
@@ -223,8 +241,8 @@ void Scheduler::Impl::reset(Sequence& seq) {
 }
 
 // A step in flight may still name the block: it keeps it until its end.
-void Scheduler::Impl::retire(const SequenceGroup& g, BlockRef block) {
-  if (block && g.rows_in_flight > 0 && !in_flight.empty()) in_flight.back()->retired.push_back(std::move(block));
+void Scheduler::Impl::retire(const SequenceGroup& g, int kv_group, BlockRef block) {
+  if (block && g.rows_in_flight > 0 && !in_flight.empty()) in_flight.back()->retired[kv_group].hold(std::move(block));
 }
 
 void Scheduler::Impl::set_rank(SequenceGroup& g, int32_t rank) {
@@ -256,7 +274,7 @@ SchedulerStats Scheduler::Impl::current_stats() const {
 Scheduler::Scheduler(SchedulerConfig config) : impl_(std::make_unique<Impl>(std::move(config))) {}
 Scheduler::~Scheduler() = default;
 std::optional<Refusal> Scheduler::check(const RequestSpec& spec) const { return impl_->check(spec); }
-void Scheduler::add(RequestSpec spec) { impl_->add(std::move(spec)); }
+void Scheduler::add(const RequestSpec& spec) { impl_->add(spec); }
 void Scheduler::cancel(RequestId id) { impl_->cancel(id); }
 bool Scheduler::has_work() const { return !impl_->groups.empty() || !impl_->in_flight.empty(); }
 std::span<const int32_t> Scheduler::tokens(SeqId id) const {

@@ -76,7 +76,9 @@ class Scheduler {
   // What can never be served, refused with the numbers. Reads the configuration only: any thread may call it.
   std::optional<Refusal> check(const RequestSpec& spec) const;
 
-  void add(RequestSpec spec);
+  // What allocates may throw std::bad_alloc. add() and commit() have then changed nothing, plan() has undone what it
+  // planned (who gave way stays preempted), and each may be called again; cancel() and rollback() need no memory.
+  void add(const RequestSpec& spec);
   // Its blocks are free once no step in flight names them. A step runs whole all the same: followers may read what
   // the cancelled rows write.
   void cancel(RequestId id);

@@ -24,13 +24,14 @@ struct Scheduler::Impl {
 
   // scheduler.cpp: requests
   std::optional<Refusal> check(const RequestSpec& spec) const;
-  void add(RequestSpec spec);
+  void add(const RequestSpec& spec);
+  void insert(std::unique_ptr<SequenceGroup> g);
   void cancel(RequestId id);
   void fail(SequenceGroup& g, Refusal why);
   void remove(SequenceGroup& g);
   void preempt(SequenceGroup& g);
   void reset(Sequence& seq);  // gives its blocks up; it starts again from the cache
-  void retire(const SequenceGroup& g, BlockRef block);
+  void retire(const SequenceGroup& g, int kv_group, BlockRef block);
   Sequence* find_sequence(SeqId id) const {
     Sequence* const* seq = sequences.find(id);
     return seq ? *seq : nullptr;
@@ -47,6 +48,7 @@ struct Scheduler::Impl {
 
   // planner.cpp: who runs in the next step
   const StepPlan* plan();
+  bool fill(StepSlot& slot);  // false: nothing can be planned
   bool can_plan_ahead() const;
   void build(StepSlot& slot);
   bool must_leave_first(const StepSlot& slot) const;
@@ -66,6 +68,7 @@ struct Scheduler::Impl {
   bool must_copy(const Sequence& seq, int group, int32_t write) const;
   int32_t fitting(const Sequence& seq, int32_t n) const;  // tokens of n that the free blocks can take
   void plan_row(StepSlot& slot, Sequence& seq, int32_t n);
+  void reserve_row(StepSlot& slot, Sequence& seq, int32_t n) const;  // all the memory that a row takes
   void reserve_blocks(StepSlot& slot, Sequence& seq, int32_t n);
   void undo_row(StepSlot& slot);
   void undo_rows(StepSlot& slot, size_t keep);
@@ -105,11 +108,19 @@ struct Scheduler::Impl {
   // commit.cpp
   void commit(StepId step, const StepOutcome& outcome);
   void check_outcome(const StepSlot& slot, const StepOutcome& outcome) const;
+  // All the memory that a commit takes: what it makes is made, and the rest has room.
+  struct CommitRoom {
+    std::vector<std::unique_ptr<Sequence>> children;  // in the order of the outcomes that fork
+    using Overlong = std::pair<SeqId, Refusal>;
+    std::vector<Overlong> overlong;  // sequences that nobody ended in time
+  };
+  CommitRoom reserve_commit(const StepSlot& slot, const StepOutcome& outcome);
+  std::unique_ptr<Sequence> make_child(const Sequence& parent, SeqId id, size_t new_tokens) const;
   void advance(const PlannedRow& row);
   void publish(Sequence& seq);  // indexes what is committed
   void leave_window(Sequence& seq);
-  void apply(const StepOutcome& outcome);
-  void fork(Sequence& parent, SeqId child);
+  void apply(const StepOutcome& outcome, CommitRoom& room);
+  void fork(Sequence& parent, std::unique_ptr<Sequence> child);
   void end_branch(Sequence& seq);
   void rollback(StepId step);
   void limit_steps(int32_t tokens, int32_t chunk);

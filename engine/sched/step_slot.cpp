@@ -2,11 +2,16 @@
 
 namespace octavo {
 
-void StepSlot::clear(size_t groups) {
+StepSlot::StepSlot(const PagedCache& cache) {
+  plan.groups.resize(cache.num_groups());
+  for (int g = 0; g < cache.num_groups(); ++g) retired.emplace_back(cache.pool(g).size());
+  clear();
+}
+
+void StepSlot::clear() {
   plan.copies.clear();
   plan.rows.clear();
   plan.tokens.clear();
-  plan.groups.resize(groups);
   for (StepPlan::Group& g : plan.groups) {
     g.slots.clear();
     g.tables.clear();
@@ -16,7 +21,7 @@ void StepSlot::clear(size_t groups) {
   rows.clear();
   changes.clear();
   sources.clear();
-  retired.clear();
+  for (HeldBlocks& blocks : retired) blocks.clear();
 }
 
 }  // namespace octavo

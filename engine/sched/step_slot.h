@@ -1,9 +1,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
-#include "cache/block_pool.h"
+#include "cache/paged_cache.h"
 #include "plan/step_plan.h"
 
 namespace octavo {
@@ -37,15 +38,35 @@ struct TableChange {
   BlockPin previous;
 };
 
+// Blocks of a KV group that stay until a step has ended. Each is held once, so that there is room for all of them.
+class HeldBlocks {
+ public:
+  explicit HeldBlocks(int num_blocks) : held_(num_blocks, 0) { refs_.reserve(num_blocks); }
+  void hold(BlockRef block) {
+    if (std::exchange(held_[block.id()], 1) == 0) refs_.push_back(std::move(block));
+  }
+  const std::vector<BlockRef>& refs() const { return refs_; }
+  void clear() {
+    for (const BlockRef& ref : refs_) held_[ref.id()] = 0;
+    refs_.clear();
+  }
+
+ private:
+  std::vector<BlockRef> refs_;
+  std::vector<uint8_t> held_;  // [blocks]
+};
+
 // One step in flight: the plan and the reservation behind it.
 struct StepSlot {
+  explicit StepSlot(const PagedCache& cache);
+
   StepPlan plan;
   std::vector<PlannedRow> rows;  // as plan.rows
   std::vector<TableChange> changes;
-  std::vector<BlockPin> sources;  // blocks that plan.copies read
-  std::vector<BlockRef> retired;  // blocks given up while this step may still name them
+  std::vector<BlockPin> sources;    // blocks that plan.copies read
+  std::vector<HeldBlocks> retired;  // [KV groups]: given up while this step may still name them
 
-  void clear(size_t groups);
+  void clear();  // neither allocates nor throws
 };
 
 }  // namespace octavo

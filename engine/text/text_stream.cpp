@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/reserve.h"
+
 namespace octavo {
 
 namespace {
@@ -92,6 +94,9 @@ Released TextStream::push(int32_t token, std::string& text) {
 
 Released TextStream::finish(std::string& text) {
   if (!detokenizer_) return {};
+  constexpr size_t kReplacement = 3;  // bytes of U+FFFD, which stands for an incomplete character
+  reserve_more(held_, kReplacement);
+  reserve_more(text, held_.size() + kReplacement);
   const size_t before = held_.size();
   detokenizer_->flush(held_);
   Released released;

@@ -40,7 +40,7 @@ class TextStream {
 
   // Each appends the released text to `text`.
   Released push(int32_t token, std::string& text);
-  // The end by length or abort: releases all that was held.
+  // The end by length or abort: releases all that was held. Changes nothing when it throws.
   Released finish(std::string& text);
   // The end by a stop token: its own text is part of the output only with include_stop.
   Released finish_at_stop_token(int32_t token, std::string& text);
