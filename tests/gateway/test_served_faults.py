@@ -32,6 +32,7 @@ FORWARD = (
     "linear gate_proj+up_proj", "linear down_proj", "linear embed_tokens",
 )  # fmt: skip
 AFTER = ("sample", "score prompts")
+AROUND = ("plan", "commit", "publish")  # of the engine's loop, outside the executor
 
 
 class Faulty:
@@ -134,8 +135,7 @@ def test_who_makes_a_phase_fail_ends_alone(
     guilty, *others = faulty.together({"echo": True})
     assert others == quiet[1:]
     status, error = guilty
-    assert status == 500 and error["code"] == "internal_error"
-    assert ("a fault was provoked" if kind == "throw" else "memory") in error["message"]
+    assert status == 500 and caused(error, kind)
     assert faulty.ready() == 200
     faulty.arm(kind=kind, phase=phase, times=0)
     seconds = faulty.recovers()
@@ -154,6 +154,75 @@ def test_a_fault_that_passes_is_noticed_by_nobody(
     table.append((phase, f"{kind}, once", "nobody", str(faulty.ready()), f"{faulty.recovers():.2f} s"))
 
 
+@pytest.mark.parametrize("kind", ["throw", "out_of_memory"])
+@pytest.mark.parametrize("phase", AROUND)
+def test_a_fault_around_a_step_that_passes_is_noticed_by_nobody(
+    faulty: Faulty, quiet: list[Any], table: list[Any], phase: str, kind: str
+) -> None:
+    """Twice in a row: the plan, the commit or the publishing is done again, the step is not."""
+    failed = faulty.gauge("octavo:failed_steps_total")
+    faulty.arm(kind=kind, phase=phase, times=2)
+    assert faulty.together({"echo": True}) == quiet
+    assert faulty.gauge("octavo:failed_steps_total") == failed
+    table.append((phase, f"{kind}, twice", "nobody", str(faulty.ready()), f"{faulty.recovers():.2f} s"))
+
+
+@pytest.mark.parametrize("kind", ["throw", "out_of_memory"])
+def test_a_plan_that_keeps_failing_ends_everybody(
+    faulty: Faulty, quiet: list[Any], table: list[Any], kind: str
+) -> None:
+    """Nobody is told apart in a plan: after a second all requests end with the cause, and the server goes on."""
+    faulty.arm(kind=kind, phase="plan", times=10**6)
+    said, thread = watched(faulty, 2.5)
+    begin = time.monotonic()
+    answers = faulty.together({"echo": True})
+    took = time.monotonic() - begin
+    faulty.arm(kind=kind, phase="plan", times=0)
+    thread.join()
+    assert all(status == 500 and caused(error, kind) for status, error in answers)
+    assert 0.5 < took < 15.0
+    assert said[-1] == 200
+    seconds = faulty.recovers()
+    assert faulty.together({"echo": True}) == quiet
+    row = ("plan", f"{kind}, stays", f"everybody, after {took:.1f} s", said_by_ready(said))
+    table.append((*row, f"{seconds:.2f} s"))
+
+
+@pytest.mark.parametrize("kind", ["throw", "out_of_memory"])
+def test_a_commit_that_keeps_failing_ends_the_requests_of_its_step(
+    faulty: Faulty, quiet: list[Any], table: list[Any], kind: str
+) -> None:
+    faulty.arm(kind=kind, phase="commit", token=MARK, times=10**6)
+    guilty, *others = faulty.together({"echo": True})
+    assert guilty[0] == 500 and caused(guilty[1], kind)
+    beside = 0
+    for answer, undisturbed in zip(others, quiet[1:], strict=True):
+        if answer[0] == 500:
+            assert caused(answer[1], kind)
+            beside += 1
+        else:
+            assert answer == undisturbed
+    assert faulty.ready() == 200
+    faulty.arm(kind=kind, phase="commit", times=0)
+    seconds = faulty.recovers()
+    assert faulty.together({"echo": True}) == quiet
+    table.append(
+        ("commit", f"{kind}, stays", f"its step's requests ({1 + beside} of 5)", "200", f"{seconds:.2f} s")
+    )
+
+
+@pytest.mark.parametrize("kind", ["throw", "out_of_memory"])
+def test_what_cannot_be_published_is_told_later(
+    faulty: Faulty, quiet: list[Any], table: list[Any], kind: str
+) -> None:
+    faulty.arm(kind=kind, phase="publish", times=100)
+    begin = time.monotonic()
+    assert faulty.together({"echo": True}) == quiet
+    took = time.monotonic() - begin
+    row = ("publish", f"{kind}, 100 times", f"nobody; answered after {took:.1f} s", str(faulty.ready()))
+    table.append((*row, f"{faulty.recovers():.2f} s"))
+
+
 def test_logits_that_are_not_finite(faulty: Faulty, quiet: list[Any], table: list[Any]) -> None:
     # After failed allocations prompts are cut into smaller steps for a while: only the last one has logits.
     faulty.arm(kind="non_finite", token=LAST, times=1)
@@ -162,6 +231,17 @@ def test_logits_that_are_not_finite(faulty: Faulty, quiet: list[Any], table: lis
     assert others == quiet[1:]
     row = ("logits", "non-finite", "only the guilty request", str(faulty.ready()))
     table.append((*row, f"{faulty.recovers():.2f} s"))
+
+
+def caused(error: dict[str, Any], kind: str) -> bool:
+    return (
+        error["code"] == "internal_error"
+        and ("a fault was provoked" if kind == "throw" else "memory") in error["message"]
+    )
+
+
+def said_by_ready(said: list[int]) -> str:
+    return "200" if set(said) == {200} else "503 for a while, then 200"
 
 
 def watched(faulty: Faulty, seconds: float) -> tuple[list[int], threading.Thread]:
