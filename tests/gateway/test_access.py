@@ -64,6 +64,9 @@ def test_with_keys_every_route_but_the_probes_needs_one() -> None:
                     headers = {"Authorization": f"{scheme} {key}"}
                     status, _, _ = await client.post("/v1/chat/completions", HELLO, headers=headers)
                     assert status == 200
+            for method, path in known:
+                async with client.session.request(method, client.base + path, headers=headers) as r:
+                    assert r.status != 401, (method, path)
 
     run(scenario())
 

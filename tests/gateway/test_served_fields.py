@@ -158,10 +158,10 @@ def test_token_ids_are_the_tokens_of_the_text(served: Served, ask: Ask) -> None:
 def test_prompt_logprobs_are_those_of_echo_cold_and_warm(served: Served) -> None:
     """Behaviour 10."""
     prompt = "A fox and a hound walked along the river until the evening came. " * 3
-    cold, warm = (
-        served.complete(prompt=prompt, prompt_logprobs=2, max_tokens=1, cache_salt="x") for _ in "ab"
-    )
-    assert warm[1]["usage"]["prompt_tokens_details"]["cached_tokens"] >= 0
+    salted = {"prompt": prompt, "max_tokens": 1, "cache_salt": "x"}
+    cold, warm = (served.complete(**salted, prompt_logprobs=2) for _ in "ab")
+    _, plain = served.complete(**salted)
+    assert plain["usage"]["prompt_tokens_details"]["cached_tokens"] >= 32, "there was nothing to hit"
     scores = cold[1]["choices"][0]["prompt_logprobs"]
     assert scores == warm[1]["choices"][0]["prompt_logprobs"] and scores[0] is None
     ids = ids_of(served, prompt)

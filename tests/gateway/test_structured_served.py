@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -167,33 +166,45 @@ def heavy(depth: int) -> dict[str, Any]:
     return schema
 
 
+def by_reference(depth: int) -> dict[str, Any]:
+    """The same in little text."""
+    nodes: dict[str, Any] = {f"n{depth}": {"type": "string"}}
+    for i in range(depth):
+        inner = {"$ref": f"#/$defs/n{i + 1}"}
+        options = [{"properties": {"k": {"const": f"{kind}{i}"}, "v": inner}} for kind in ("a", "b")]
+        nodes[f"n{i}"] = {"oneOf": [{"type": "object", "required": ["k"], **option} for option in options]}
+    return {"$ref": "#/$defs/n0", "$defs": nodes}
+
+
 @pytest.mark.slow
 @pytest.mark.unsanitized("measures time")
 def test_streams_go_on_while_a_schema_compiles(served: Served) -> None:
-    """Behaviour 62: nested oneOf, ten and more deep, is compiled or refused; nobody waits for it meanwhile."""
-    stop = threading.Event()
-    statuses: list[int] = []
+    """Behaviour 62: oneOf nested up to 12 deep is compiled or refused; nobody waits for it meanwhile."""
 
-    def compile_all() -> None:
-        for depth in (8, 9, 10):
-            if not stop.is_set():
-                status, _ = served.chat(response_format=schema_format(heavy(depth)), max_tokens=1)
-                statuses.append(status)
+    def gaps() -> list[float]:
+        last, found = None, []
+        for _ in client.completions.create(
+            model=served.model, prompt="Once", max_tokens=400, stream=True, extra_body={"ignore_eos": True}
+        ):
+            now = time.monotonic()
+            if last is not None:
+                found.append(now - last)
+            last = now
+        return found
+
+    def compile_all() -> list[int]:
+        deep = [heavy(8), heavy(10), heavy(12), by_reference(12)]
+        return [served.chat(response_format=schema_format(schema), max_tokens=1)[0] for schema in deep]
 
     with ThreadPoolExecutor(1) as pool, served.client as client:
+        during = []
         task = pool.submit(compile_all)
-        gaps, last = [], time.monotonic()
-        stream = client.completions.create(
-            model=served.model, prompt="Once", max_tokens=400, stream=True, extra_body={"ignore_eos": True}
-        )
-        for _ in stream:
-            now = time.monotonic()
-            gaps.append(now - last)
-            last = now
-        stop.set()
-        task.result()
-    assert statuses and set(statuses) <= {200, 400}
-    assert sorted(gaps[1:])[-2] < 0.4, f"longest gaps {sorted(gaps)[-3:]}"
+        while not task.done():
+            during += gaps()
+    assert set(task.result()) <= {200, 400}
+    # A busy machine makes a few gaps of its own; waiting for a compilation would make one of seconds.
+    longest = sorted(during)[-4:]
+    assert longest[0] < 0.2 and longest[-1] < 1, longest
 
 
 @pytest.mark.slow

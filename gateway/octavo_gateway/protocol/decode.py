@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -44,6 +45,8 @@ _FORMS_REPLACED = {
 }
 _ASKS_FOR_NO_CALLS = frozenset({b"null", b"[]", b"{}", b'""', b'"none"', b"false"})
 
+# No match begins within a string: there the quotes around a name have backslashes.
+_NOT_FINITE = re.compile(rb'"([a-z_]{1,64})"\s*:\s*(NaN|-?Infinity)\b')
 _NOT_STRUCTURE = bytes(c for c in range(256) if c not in b'"[]{}')
 _BRACES_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
 
@@ -64,9 +67,18 @@ def decode(body: bytes, type_: type[T], *, max_depth: int = DEFAULT_MAX_DEPTH) -
     except msgspec.ValidationError as e:
         raise _validation_error(str(e)) from None
     except (msgspec.DecodeError, UnicodeError) as e:
-        raise invalid(None, f"The body is not valid JSON: {e}") from None
+        raise _not_json(body, str(e)) from None
     except RecursionError:
         raise _too_deep(max_depth) from None
+
+
+def _not_json(body: bytes, reason: str) -> ApiError:
+    """JSON has no NaN and no infinities, but some encoders write them: then the field is named."""
+    found = _NOT_FINITE.search(body)
+    if found is None:
+        return invalid(None, f"The body is not valid JSON: {reason}")
+    name, number = found[1].decode(), found[2].decode()
+    return invalid(name, f"{name}: a finite number is expected, got {number}.")
 
 
 def _decode(body: bytes, type_: type[T]) -> T:
