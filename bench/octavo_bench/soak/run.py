@@ -104,8 +104,8 @@ async def soak(settings: Settings, say: Callable[[str], None]) -> Soak:
             server.session, server.base, asked, absurdities(settings.window), expected, server.keys, settings.seed
         )  # fmt: skip
         # What only the largest step of a kind touches is there before memory is watched.
-        for kind in range(KINDS):
-            await driver.together(range(kind, len(asked), KINDS))
+        for first in range(KINDS):
+            await driver.together(range(first, len(asked), KINDS))
         await _find_rate(driver, settings, found, say)
         cpu, own = cpu_seconds(server.pid), time.process_time()
         begin = time.perf_counter()
