@@ -64,7 +64,7 @@ test-sanitize: install-test  ## Run every test with the engine under AddressSani
 
 # Model files: libFuzzer, guided by coverage, where there is clang++; else made-up files alone.
 FUZZ_INPUTS ?= 100000
-FUZZ_CXX ?= $(firstword $(shell command -v clang++ $(CXX)))
+FUZZ_CXX ?= $(shell command -v clang++ || command -v $(CXX))
 fuzz: install-test  ## Feed made-up model files, bodies and templates to what reads them (FUZZ_INPUTS=100000)
 	$(BIN)/cmake -G Ninja -S . -B build/fuzz -DCMAKE_BUILD_TYPE=Release -DOCTAVO_FUZZ=ON -DOCTAVO_SANITIZE=ON \
 	  -DCMAKE_CXX_COMPILER=$(FUZZ_CXX) \
