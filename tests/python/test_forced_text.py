@@ -68,6 +68,8 @@ def doubled_schema(times: int, leaf: str) -> dict[str, Any]:
             False,
         ),
         (specs.json_schema({"properties": {f"p{i}": {"type": "array", "minItems": 3} for i in range(20)}}), True),
+        (GrammarSpec("lark", ""), True),
+        (specs.grammar("no definition"), True),
         (specs.regex("a{3000}"), False),
         (specs.regex("(ab{2}){30}"), True),
         (specs.grammar('start: "a" /b{3000}/'), False),
@@ -113,7 +115,7 @@ def test_what_may_be_long_is_not_forced(spec: GrammarSpec, forcing: bool) -> Non
 def test_the_estimate_takes_no_time_itself(text: str) -> None:
     start = time.thread_time()
     GrammarSpec("lark", text)
-    assert time.thread_time() - start < 1
+    assert time.thread_time() - start < 10  # what is not linear takes minutes
 
 
 def longest_allowed(mask: Any, tokenizer: Tokenizer) -> int:

@@ -74,7 +74,7 @@ def lark_definitions(text: str) -> dict[Hashable, list[Sum]]:
     definitions: dict[Hashable, list[Sum]] = {}
     starts = list(_DEFINITION.finditer(text))
     ends = [found.start() for found in starts[1:]] + [len(text)]
-    for found, end in zip(starts, ends, strict=True):
+    for found, end in zip(starts, ends, strict=False):  # none begins: then there is no end of one either
         definitions[found[1]] = _alternatives(text[found.end() : end], definitions)
     return definitions
 
