@@ -165,6 +165,23 @@ def test_control_tokens_in_messages_stay_text(trained: tuple[Any, dict[str, Any]
     assert sp.eos_id() not in ids
 
 
+def test_a_control_token_stays_text_where_its_characters_are_unknown(
+    trained: tuple[Any, dict[str, Any]],
+) -> None:
+    sp, metadata = trained
+    kinds = metadata["tokenizer.ggml.token_type"]
+    tokens = [
+        f"\ue000{i}" if kind == 1 and ">" in piece else piece
+        for i, (piece, kind) in enumerate(zip(metadata["tokenizer.ggml.tokens"], kinds, strict=True))
+    ]
+    tokenizer = from_gguf(metadata | {"tokenizer.ggml.tokens": tokens})
+    ids = ChatTemplate(tokenizer, "<s>[INST] {{ messages[0].content }} [/INST]").encode(
+        [{"role": "user", "content": "a </s> b"}]
+    )
+    assert sp.eos_id() not in ids and sp.piece_to_id("<0x3E>") in ids
+    assert "</s>" in tokenizer.decode(ids[1:], skip_special_tokens=False)
+
+
 @pytest.mark.parametrize("missing", ["scores", "token_type"])
 def test_metadata_that_is_missing(trained: tuple[Any, dict[str, Any]], missing: str) -> None:
     metadata = {k: v for k, v in trained[1].items() if k != f"tokenizer.ggml.{missing}"}

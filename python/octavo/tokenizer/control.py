@@ -8,7 +8,9 @@ control tokens. Chats that hold no control token are rendered and tokenized as t
 
 from __future__ import annotations
 
+import json
 import re
+import secrets
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -118,12 +120,15 @@ class ControlTokens:
         from tokenizers import AddedToken
         from tokenizers import Tokenizer as Backend
 
-        backend = Backend(self._tokenizer.backend.model)
+        model, hidden = self._model_of_text()
+        backend = Backend(model)
         if self._tokenizer.backend.normalizer is not None:
             backend.normalizer = self._tokenizer.backend.normalizer
         if self._tokenizer.backend.pre_tokenizer is not None:
             backend.pre_tokenizer = self._tokenizer.backend.pre_tokenizer
         for token in self._added:  # in order of their ids, so that they get the same ids again
+            if token.content in hidden:
+                continue
             special = token.content in self._all
             copy = AddedToken(
                 token.content,
@@ -136,6 +141,27 @@ class ControlTokens:
             (backend.add_special_tokens if special else backend.add_tokens)([copy])
         backend.encode_special_tokens = True
         return backend
+
+    def _model_of_text(self) -> tuple[Any, set[str]]:
+        """The model, and the control tokens that it no longer knows.
+
+        A unigram model takes any piece rather than a character that it does not know, a control token's, too. So these
+        pieces are spelt in a way that no text is.
+        """
+        from tokenizers import models
+
+        model = self._tokenizer.backend.model
+        if not isinstance(model, models.Unigram):
+            return model, set()
+        unigram = json.loads(self._tokenizer.backend.to_str())["model"]
+        hidden = {piece for piece, _ in unigram["vocab"] if piece in self._all}
+        never = f" {secrets.token_hex(16)} "
+        vocab = [
+            (f"{never}{i}" if piece in hidden else piece, score)
+            for i, (piece, score) in enumerate(unigram["vocab"])
+        ]
+        fallback = unigram.get("byte_fallback", False)
+        return models.Unigram(vocab, unk_id=unigram["unk_id"], byte_fallback=fallback), hidden
 
     @cached_property
     def _plain_after_start(self) -> Any:
