@@ -57,10 +57,17 @@ def test_the_file(tmp_path: Path) -> None:
     ]:
         with pytest.raises(InvalidArgumentError, match=f"--shared-prompts: .*prompts.json.*{why}"):
             settings_of(tmp_path, wrong)
-    parser = argparse.ArgumentParser()
-    add_flags(parser)
-    with pytest.raises(InvalidArgumentError, match="--shared-prompts: .*cannot be read"):
-        api_settings(parser.parse_args(["--shared-prompts", str(tmp_path / "none")]))
+    latin = tmp_path / "latin"
+    latin.write_bytes(b'{"prompts": [{"prompt": "caf\xe9"}]}')
+    for path, why in [
+        (str(tmp_path / "none"), "cannot be read"),
+        ("/dev/zero", "is larger than 16777216 bytes"),
+        (str(latin), r"is not valid UTF-8 \(byte 28\)"),
+    ]:
+        parser = argparse.ArgumentParser()
+        add_flags(parser)
+        with pytest.raises(InvalidArgumentError, match=f"--shared-prompts: {path} {why}"):
+            api_settings(parser.parse_args(["--shared-prompts", path]))
 
 
 def test_how_much_of_a_prompt_is_declared(tmp_path: Path) -> None:

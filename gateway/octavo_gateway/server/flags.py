@@ -29,6 +29,8 @@ from octavo_gateway.server.settings import ServerSettings
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
+_MAX_SHARED_PROMPTS_BYTES = 16 * 1024 * 1024
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
@@ -366,16 +368,27 @@ def _admin_keys(given: list[str] | None) -> tuple[str, ...]:
 def _shared_prompts(file: str | None, max_depth: int) -> tuple[TokenizeRequest, ...]:
     if file is None:
         return ()
+
+    def wrong(what: str) -> InvalidArgumentError:
+        return InvalidArgumentError(f"--shared-prompts: {file}{what}", param="shared_prompts")
+
     try:
-        prompts = decode(Path(file).read_bytes(), SharedPromptFile, max_depth=max_depth).prompts
+        with Path(file).open("rb") as f:
+            raw = f.read(_MAX_SHARED_PROMPTS_BYTES + 1)
     except OSError as e:
-        raise InvalidArgumentError(
-            f"--shared-prompts: {file} cannot be read ({e.strerror or e})", param="shared_prompts"
-        ) from None
+        raise wrong(f" cannot be read ({e.strerror or e})") from None
+    if len(raw) > _MAX_SHARED_PROMPTS_BYTES:
+        raise wrong(f" is larger than {_MAX_SHARED_PROMPTS_BYTES} bytes")
+    try:
+        raw.decode()
+    except UnicodeDecodeError as e:
+        raise wrong(f" is not valid UTF-8 (byte {e.start})") from None
+    try:
+        prompts = decode(raw, SharedPromptFile, max_depth=max_depth).prompts
     except ApiError as e:
-        raise InvalidArgumentError(f"--shared-prompts: {file}: {e}", param="shared_prompts") from None
+        raise wrong(f": {e}") from None
     if not prompts:
-        raise InvalidArgumentError(f"--shared-prompts: {file} has no prompts", param="shared_prompts")
+        raise wrong(" has no prompts")
     return tuple(prompts)
 
 
