@@ -173,7 +173,7 @@ float scale_group(const float* x, float limit, Code* q) {
 void quantize8(const float* x, int k, QuantizedGroup8* out, int slots, Outliers* outliers) {
   float total = 0.0f;
   for (int i = 0; i < k; ++i) total += std::fabs(x[i]);
-  const float threshold = kOutlierFactor * (total / static_cast<float>(k));
+  const float threshold = outlier_threshold(total / static_cast<float>(k));
   outliers->count = 0;
   for (int group = 0; group < k / kGroup; ++group, x += kGroup, out += slots) {
     float rest[kGroup], taken = 0.0f;

@@ -39,8 +39,12 @@ struct Outliers {  // of one token, in the order of k
   int64_t count;
   Outlier entries[];  // room for max_outliers(k)
 };
-inline constexpr float kOutlierFactor = 6.0f;        // times the mean magnitude
-constexpr int max_outliers(int k) { return k / 4; }  // fewer than k / 6, rounding aside
+// A multiple of the mean magnitude. Among numbers so small that the mean is rounded to 0 none is an outlier.
+constexpr float outlier_threshold(float mean) {
+  constexpr float kFactor = 9.0f, kLeast = 1e-30f;
+  return kFactor * mean < kLeast ? kLeast : kFactor * mean;
+}
+constexpr int max_outliers(int k) { return k / 8; }  // fewer than k / 9, rounding aside
 constexpr size_t outliers_bytes(int k) { return sizeof(Outliers) + max_outliers(k) * sizeof(Outlier); }
 
 // Quantized tokens lie in blocks [k / 32][slots], so that the tokens a kernel takes at once are one stream. Fewer

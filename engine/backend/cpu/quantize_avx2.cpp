@@ -80,7 +80,7 @@ OCTAVO_INLINE __m256i to_int16(__m256i a, __m256i b) {
 }
 
 void quantize8(const float* x, int k, QuantizedGroup8* out, int slots, Outliers* outliers) {
-  const float threshold = kOutlierFactor * mean_magnitude(x, k);
+  const float threshold = outlier_threshold(mean_magnitude(x, k));
   outliers->count = 0;
   for (int group = 0; group < k / kGroup; ++group, x += kGroup, out += slots) {
     __m256 v[4];
