@@ -33,7 +33,12 @@ void perform(const Copy& c) {
 // between the heap of a program at a fixed place and the other mappings, which is a sanitizer's; a small integer beside
 // padding, which holds anything, like the first page of a thread's heap.
 bool is_address(uint64_t word) {
-  constexpr uint64_t kLowest = uint64_t{1} << 16, kHeapEnd = uint64_t{1} << 33;
+  constexpr uint64_t kLowest = uint64_t{1} << 16;
+#ifdef __SANITIZE_ADDRESS__  // its shadow is mapped there, and its heap lies among the mappings
+  constexpr uint64_t kHeapEnd = kLowest;
+#else
+  constexpr uint64_t kHeapEnd = uint64_t{1} << 33;
+#endif
   constexpr uint64_t kMappings = uint64_t{1} << 46, kEnd = uint64_t{1} << 47, kSmall = uint64_t{1} << 20;
   if (word < kLowest || (word >= kHeapEnd && word < kMappings) || word >= kEnd) return false;
   if (word >= kMappings && word % (uint64_t{1} << 32) < kSmall) return false;
