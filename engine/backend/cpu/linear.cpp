@@ -54,10 +54,24 @@ Reads reads(const LinearKernels& kernels, WeightFormat format) {
   return bytes ? Reads::kGroup16 : Reads::kGroup8;
 }
 
-// How a section is cut: row tiles outside, token tiles inside, so that weights are read from memory once.
+struct Place {
+  int row_tile, token_tile;
+};
+
+// How a section is cut. Many tokens are dealt out as one span for each thread, which then finds what it has computed
+// for them, and prepared, in its own caches; within a span row tiles lie outside, token tiles inside, so that weights
+// are read from memory once.
 struct Cut {
-  int tile_rows, row_tiles, tile_tokens, token_tiles;
+  int tile_rows, row_tiles, tile_tokens, token_tiles, spans;
   int tiles() const { return row_tiles * token_tiles; }
+  Place place(int index) const {
+    const int span = static_cast<int>((static_cast<int64_t>(index / row_tiles) * spans + spans - 1) / token_tiles);
+    const int first = begin(span), tokens = begin(span + 1) - first, at = index - first * row_tiles;
+    return {at / tokens, first + at % tokens};
+  }
+
+ private:
+  int begin(int span) const { return static_cast<int>(static_cast<int64_t>(token_tiles) * span / spans); }
 };
 
 // Steps of a row tile, about as many as make `row_tiles` tiles of all: those with which the busiest thread has least.
@@ -91,6 +105,7 @@ Cut cut(const Section& s, int k, int m, int threads) {
   c.tile_rows = std::min(even_steps(ceil_div(s.rows, step), row_tiles, c.token_tiles, threads) * step, s.rows);
   if (dense && m > 6) c.tile_rows = std::min(c.tile_rows, kDenseTileRows);
   c.row_tiles = ceil_div(s.rows, c.tile_rows);
+  c.spans = c.token_tiles >= threads ? threads : 1;
   return c;
 }
 
@@ -289,7 +304,7 @@ class Linear {
               end = pool.first_tile(tiles, worker + 1);
     if (first == end) return out;
     with_tile(next, first, [&](const Section& s, const Cut& c, int i) {
-      const int row = i / c.token_tiles * c.tile_rows, rows = std::min((end - first) * c.tile_rows, s.rows - row);
+      const int row = c.place(i).row_tile * c.tile_rows, rows = std::min((end - first) * c.tile_rows, s.rows - row);
       const size_t panels = ceil_div(rows, panel_rows(s.format));
       out = {next.panel(s, row), std::min(kFetchAheadBytes, panels * s.panel_bytes)};
     });
@@ -297,7 +312,8 @@ class Linear {
   }
 
   void multiply_tile(const Section& s, const Cut& c, int index, int worker) {
-    const int row = index / c.token_tiles * c.tile_rows, token = index % c.token_tiles * c.tile_tokens;
+    const Place place = c.place(index);
+    const int row = place.row_tile * c.tile_rows, token = place.token_tile * c.tile_tokens;
     const auto& x = x_.of(form(s));
     LinearTile tile;
     tile.weights = weight_.panel(s, row);
