@@ -64,8 +64,8 @@ class EngineArgs:
         threads: threads that compute; 0 is one per core.
         isa: instruction set, "avx512bf16", "avx512vnni", "avx2" or "baseline"; empty takes the machine's best. Answers
             are the same bits for one instruction set, so machines of several kinds can agree on one. avx512bf16 rounds
-            activations to bf16 where they meet bf16 weights, and to 8 bits (outliers aside) where they meet q8_0; the
-            others keep float32 and 16 bits.
+            activations to bf16 where they meet bf16 weights or, in attention, a cache of 16 bits, and to 8 bits
+            (outliers aside) where they meet q8_0; the others keep float32 and 16 bits.
         seed: makes the seeds of requests that give none reproducible, in the order they are submitted.
         max_grammar_bytes: longest schema or grammar of structured output. ``grammar_timeout``: seconds that a request
             waits for it to compile. ``grammar_threads``: compiled at once. ``grammar_cache_size``: how many are kept.

@@ -67,7 +67,8 @@ class Context:
     Args:
         threads: how many threads, the caller included; 0 takes all CPUs that the process may use.
         isa: the instruction set, ``"baseline"``, ``"avx2"``, ``"avx512vnni"`` or ``"avx512bf16"``; empty takes the best
-            one of this machine. The last one rounds activations to bf16 beside bf16 weights and to 8 bits beside q8_0.
+            one of this machine. The last one rounds activations to bf16 beside bf16 weights or a cache of 16 bits, to
+            8 bits beside q8_0.
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; ``threads`` and ``isa`` are the CPU's.
         stream: the GPU's stream for all calls, a ``cudaStream_t`` as an integer, 0 for the default stream; by default
             torch's current stream of that GPU at each call, the default stream where torch does not use GPUs.

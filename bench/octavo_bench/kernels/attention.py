@@ -84,14 +84,16 @@ def _figure(
 
 
 def measure(context: ops.Context, ceilings: Mapping[str, float], budget: float) -> Iterator[Figure]:
-    """GFLOP/s against the FMA peak where queries are many, GB/s of cache against reading where they are few."""
+    """GFLOP/s against the peak of what multiplies, float32 or bf16, where queries are many; GB/s of cache against
+    reading where they are few."""
+    peak = ceilings["bf16_gflops" if context.isa == "avx512bf16" else "fma_gflops"]
     rng = np.random.default_rng(3)
     for length in (128, 1024, 4096):
         cache = _Cache(rng, 1, length)
         pairs = length * (length + 1) / 2
         yield _figure(
             context, "attention prefill f16", f"{length} tokens", cache, length, pairs * HEADS * DIM * 4,
-            "GFLOP/s", ceilings["fma_gflops"], budget,
+            "GFLOP/s", peak, budget,
         )  # fmt: skip
     for seqs, length in ((1, 4096), (8, 4096), (32, 256), (32, 1024)):
         cache = _Cache(rng, seqs, length)
@@ -104,5 +106,5 @@ def measure(context: ops.Context, ceilings: Mapping[str, float], budget: float) 
     flops = 32 * (1024 + 32) * HEADS * DIM * 4.0
     yield _figure(
         context, "attention shared prefix f16", "32 x 1024 shared", cache, 1, flops, "GFLOP/s",
-        ceilings["fma_gflops"], budget, [(list(range(32)), 1024 // PARTITION)],
+        peak, budget, [(list(range(32)), 1024 // PARTITION)],
     )  # fmt: skip

@@ -31,7 +31,7 @@ class TileRunner {
       : p_(p), kernels_(kernels), plan_(plan), per_kv_head_(p.heads / p.kv_heads) {
     auto* next = reinterpret_cast<float*>(plan.workers + worker * plan.worker_bytes);
     auto take = [&next](size_t n) { return std::exchange(next, next + n); };
-    scratch_ = take(attention_scratch(p.v_dim));
+    scratch_ = take(attention_scratch(p.k_dim, p.v_dim));
     q_ = take(static_cast<size_t>(kMaxTileQueries) * p.k_dim);
     o_ = take(static_cast<size_t>(kMaxTileQueries) * p.v_dim);
     m_ = take(kMaxTileQueries);

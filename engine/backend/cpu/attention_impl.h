@@ -1,40 +1,10 @@
 #pragma once
 // Blocks of queries over partitions of keys. Included by one file per instruction set, after its vector header.
 #include "backend/cpu/attention_micro.h"
+#include "backend/cpu/attention_states.h"
 
 namespace octavo {
 namespace {
-
-void combine(float& m, float& l, float* o, float pm, float pl, const float* po, int v_dim) {
-  if (pm == kNegInf) return;
-  if (m == kNegInf) {
-    m = pm;
-    l = pl;
-    __builtin_memcpy(o, po, sizeof(float) * v_dim);
-    return;
-  }
-  const float top = pm > m ? pm : m;
-  const Vec a = exp2_nonpositive(splat(m - top));
-  const Vec b = exp2_nonpositive(splat(pm - top));
-  m = top;
-  l = fma(l, a[0], pl * b[0]);
-  int d = 0;
-  for (; d + kLanes <= v_dim; d += kLanes) store(o + d, fma(load(o + d), a, load(po + d) * b));
-  for (; d < v_dim; ++d) o[d] = fma(o[d], a[0], po[d] * b[0]);
-}
-
-void finish(float m, float l, const float* o, const float* sink, int v_dim, float* out) {
-  float factor = 1.0f / l;
-  if (sink) {
-    const float s = *sink * kLog2E;
-    const float top = s > m ? s : m;
-    const float a = exp2_nonpositive(splat(m - top))[0];
-    factor = a / fma(l, a, exp2_nonpositive(splat(s - top))[0]);
-  }
-  int d = 0;
-  for (; d + kLanes <= v_dim; d += kLanes) store(out + d, load(o + d) * splat(factor));
-  for (; d < v_dim; ++d) out[d] = o[d] * factor;
-}
 
 // Multiplies the vectors [c0, c1) of a row by the scales that follow the `dim` elements of each slot in its block.
 template <class T>
@@ -111,21 +81,6 @@ void query_block(const AttentionTile& t, const PartitionView<T>& view, Fetch& fe
     const int n = i0 + i;
     if (lo[i] < hi[i])
       combine(t.m[n], t.l[n], t.o + static_cast<size_t>(n) * t.v_dim, m[i], l[i], acc + i * ld, t.v_dim);
-  }
-}
-
-// Finds the blocks of the partition at `start` of which any query sees a part: only those, as the table may end there
-// and entries before a window may be stale.
-template <class T>
-OCTAVO_INLINE void find_blocks(const AttentionTile& t, int shift, int start, int seen_lo, int seen_hi, const T** k,
-                               const T** v) {
-  const int begin = seen_lo > start ? seen_lo : start;
-  const int end = seen_hi < start + kPartition ? seen_hi : start + kPartition;
-  for (int b = begin >> shift; b << shift < end; ++b) {
-    const size_t block = static_cast<size_t>(t.block_table[b]);
-    const int place = b - (start >> shift);
-    k[place] = reinterpret_cast<const T*>(t.k + block * t.k_stride);
-    v[place] = reinterpret_cast<const T*>(t.v + block * t.v_stride);
   }
 }
 

@@ -7,6 +7,7 @@ namespace octavo {
 // Queries are worked on in blocks of six: 6 x 16 accumulators fill the sixteen registers of AVX2,
 // 6 x 64 the thirty-two of AVX-512.
 inline constexpr int kQueryBlock = 6;
+inline constexpr int kMaxTileQueries = 48;
 
 // Positions [begin, end) of one partition that the caller reads after this tile.
 struct AttentionAhead {
@@ -28,7 +29,7 @@ struct AttentionTile {
   float* m = nullptr;            // [count]
   float* l = nullptr;            // [count]
   float* o = nullptr;            // [count, v_dim]
-  float* scratch = nullptr;      // [attention_scratch(v_dim)]
+  float* scratch = nullptr;      // [attention_scratch(k_dim, v_dim)]
   const std::byte* k = nullptr;  // block b of this head at k + b * k_stride: [k_dim, block_size], scales
   const std::byte* v = nullptr;  // block b of this head at v + b * v_stride: [block_size, v_dim], scales
   size_t k_stride = 0;
@@ -41,7 +42,12 @@ struct AttentionTile {
   float softcap = 0.0f;  // 0: off; else the q were divided by the cap, and this is cap * log2(e)
 };
 
-constexpr int attention_scratch(int v_dim) { return kQueryBlock * (128 + (v_dim + 15) / 16 * 16); }
+// Scores and outputs of a block of queries; then, in pairs of bf16, a partition's keys and values, the tile's queries
+// and a block's probabilities.
+constexpr int attention_scratch(int k_dim, int v_dim) {
+  const int ldv = (v_dim + 15) / 16 * 16, pairs = (k_dim + 1) / 2;
+  return kQueryBlock * (128 + ldv) + 128 * pairs + 64 * ldv + kMaxTileQueries * pairs + 64 * kQueryBlock;
+}
 
 // The inner loops of one instruction set.
 struct AttentionKernels {
@@ -53,6 +59,13 @@ struct AttentionKernels {
   void (*finish)(float m, float l, const float* o, const float* sink, int v_dim, float* out);
 };
 
+// In bf16, for a cache of 16 bits.
+struct AttentionBf16Kernels {
+  void (*f16)(const AttentionTile& tile, int first, int last);
+  void (*bf16)(const AttentionTile& tile, int first, int last);
+};
+
+extern const AttentionBf16Kernels kAttentionBf16;
 extern const AttentionKernels kAttentionKernelsBaseline;
 extern const AttentionKernels kAttentionKernelsAvx2;
 extern const AttentionKernels kAttentionKernelsAvx512;

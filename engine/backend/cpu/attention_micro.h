@@ -8,20 +8,11 @@
 #include "backend/cpu/attention_fetch.h"
 #include "backend/cpu/attention_kernels.h"
 #include "backend/cpu/attention_softmax.h"
+#include "backend/cpu/attention_view.h"
 #include "backend/cpu/vec_math.h"
 
 namespace octavo {
 namespace {
-
-// The blocks of one partition for one KV head.
-template <class T>
-struct PartitionView {
-  const T* k[kMaxBlocks];
-  const T* v[kMaxBlocks];
-
-  int block_size;
-  int block_shift;
-};
 
 // acc[i][j] += b[i] * v[j]. The order keeps accumulators and operands together within sixteen registers.
 template <int NQ, int NV, class B, class V>
@@ -51,22 +42,6 @@ OCTAVO_INLINE void outer_product(Vec (&acc)[NQ][NV], B b_of, V v_of) {
     }
   }
 }
-
-// One dimension of kLanes keys; kSplit: blocks hold half as many, so they lie in two of them.
-template <class T, bool kSplit>
-struct KeyVector {
-  const T* low;
-  const T* high;
-
-  KeyVector() = default;
-  OCTAVO_INLINE KeyVector(const T* const* blocks, int slot, int block_size, int block_shift)
-      : low(blocks[slot >> block_shift] + (slot & (block_size - 1))),
-        high(kSplit ? blocks[(slot >> block_shift) + 1] : nullptr) {}
-  OCTAVO_INLINE Vec at(size_t offset) const {
-    if constexpr (kSplit) return load(low + offset, high + offset);
-    return load(low + offset);
-  }
-};
 
 // NQ queries x NV vectors of keys, from vector `c` of the partition on. s: [NQ, 128]
 template <class T, int NQ, int NV, bool kSplit>

@@ -186,7 +186,7 @@ class Planner {
 }  // namespace
 
 size_t attention_worker_bytes(int k_dim, int v_dim) {
-  const size_t floats = static_cast<size_t>(kMaxTileQueries) * (k_dim + v_dim + 2) + attention_scratch(v_dim);
+  const size_t floats = static_cast<size_t>(kMaxTileQueries) * (k_dim + v_dim + 2) + attention_scratch(k_dim, v_dim);
   return aligned(floats * sizeof(float)) + aligned(kMaxTileQueries * (2 * sizeof(int32_t) + sizeof(TileQuery)));
 }
 

@@ -7,8 +7,6 @@
 
 namespace octavo::cpu {
 
-inline constexpr int kMaxTileQueries = 48;
-
 // The softmax states of a row's queries that the first pass leaves in slots for the second. Query (token, head) has
 // `prefix_count` of them at prefix_base + (token * heads + head) * prefix_count, then `own_count` likewise; a slot
 // holds m, l, o[v_dim].

@@ -34,6 +34,8 @@ const Kernels& kernels_for(Isa isa) {
     kernels.linear.byte.q8_0 = kShortByteAvx512;
     kernels.linear.byte.short_q8_0 = true;
     kernels.linear.quantize.to_bf16 = kBf16Avx512.round;
+    kernels.attention.partitions[kv_type_index(DType::kF16)] = kAttentionBf16.f16;
+    kernels.attention.partitions[kv_type_index(DType::kBF16)] = kAttentionBf16.bf16;
     return kernels;
   }();
   switch (isa) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -89,6 +90,41 @@ class Paged:
             scores = torch.cat([scores, sinks.double()[:, None, None].expand(-1, len(k), 1)], -1)
         weights = scores.softmax(-1)[..., : len(k)]
         return torch.einsum("hqk,khd->qhd", weights, v)
+
+    def rounded_reference(
+        self, s: int, *, scale: float | None = None, window: int = 0, softcap: float = 0.0,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:  # fmt: skip
+        """The same with scaled queries, keys, values and the probabilities of each partition of 128 rounded to bf16."""
+        group = self.heads // self.kv_heads
+        k = bf16(self.k[s].to(self.dtype)).repeat_interleave(group, 1)
+        v = bf16(self.v[s].to(self.dtype)).repeat_interleave(group, 1)
+        factor = torch.tensor(scale or self.k_dim**-0.5) * (1 / softcap if softcap else math.log2(math.e))
+        scores = torch.einsum("qhd,khd->hqk", bf16(self.q[s] * factor), k)
+        if softcap:
+            scores = softcap * math.log2(math.e) * torch.tanh(scores)
+        position = torch.arange(len(k))
+        visible = position[None, :] <= position[:, None]
+        if window:
+            visible &= position[None, :] > position[:, None] - window
+        scores = scores.masked_fill(~visible, -torch.inf)
+        parts = [
+            (part.amax(-1, keepdim=True).clamp(min=-1e30), part, values)
+            for part, values in zip(scores.split(128, -1), v.split(128), strict=True)
+        ]
+        top = torch.stack([m for m, _, _ in parts]).amax(0)
+        total, out = 0, 0
+        for m, part, values in parts:
+            weights = torch.exp2(part - m)
+            total = total + weights.sum(-1, keepdim=True) * torch.exp2(m - top)
+            out = out + torch.einsum("hqk,khd->hqd", bf16(weights.float()), values) * torch.exp2(m - top)
+        if sinks is not None:
+            total = total + torch.exp2(sinks.double()[:, None, None] * math.log2(math.e) - top)
+        return (out / total).transpose(0, 1)
+
+
+def bf16(x: torch.Tensor) -> torch.Tensor:
+    return x.bfloat16().double()
 
 
 def chunks(length: int, size: int) -> list[tuple[int, int]]:

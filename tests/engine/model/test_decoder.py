@@ -82,7 +82,7 @@ def test_a_narrower_cache_stays_near_the_reference(tmp_path, kv_dtype):
     model = tiny_llama()
     ids = random_ids(100)
     got, want = runner(save(model, tmp_path), kv_dtype=kv_dtype).logits(ids), reference_logits(model, ids)
-    assert np.abs(got - want).max() < (0.02 if kv_dtype == "f16" else 0.15)
+    assert np.abs(got - want).max() < (0.08 if kv_dtype == "f16" else 0.15)
 
 
 @pytest.mark.parametrize("fmt", ["f32", "bf16", "q4_1", "q8_0"])
