@@ -29,14 +29,14 @@ $(VENV)/made:
 $(VENV)/installed: requirements.lock pyproject.toml $(VENV)/made
 	@echo "Installing the locked packages into .venv"
 	$(PIP) install --quiet --requirement requirements.lock
-	@echo "Compiling the engine (about 2 minutes)"
+	@echo "Compiling the engine: 2 to 5 minutes on two CPUs, without a word meanwhile"
 	$(EDITABLE)
 	@touch $@
 
 $(VENV)/installed-test: requirements-test.lock $(VENV)/installed
 	@echo "Installing what the tests need into .venv (some hundred MB)"
 	$(PIP) install --quiet --requirement requirements.lock --requirement requirements-test.lock
-	@echo "Compiling the CUDA kernels for the host, on which their tests run them"
+	@echo "Compiling the CUDA kernels for the host, on which their tests run them: some minutes more"
 	$(EDITABLE) --config-settings=cmake.define.OCTAVO_CUDA_EMULATOR=ON
 	@touch $@
 
@@ -110,9 +110,9 @@ docs: install-test  ## Write the flag tables of docs/configuration.md anew
 	$(BIN)/python tests/project/flag_tables.py
 
 wheel: install-test  ## Build dist/*.whl and check it with auditwheel
-	rm -rf build/wheel && mkdir -p build/wheel dist
-	$(PIP) wheel --quiet --no-build-isolation --no-deps --wheel-dir build/wheel .
-	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	rm -rf build/unchecked && mkdir -p build/unchecked dist
+	$(PIP) wheel --quiet --no-build-isolation --no-deps --wheel-dir build/unchecked .
+	$(BIN)/auditwheel repair --wheel-dir dist build/unchecked/*.whl
 
 # With nvcc where there is one, else with the nvidia-* wheels, which are then installed into .venv. The GPU itself is not
 # needed. CUDA_ARCHITECTURES=90 compiles for one kind alone.

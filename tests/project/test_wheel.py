@@ -22,9 +22,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of this checkout. It shares the build folder of the editable install, so little is compiled again."""
+    """A wheel of this checkout, made in the folder and the environment of the editable install: little is compiled."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"]
+    command.append("--config-settings=build-dir=build/editable/{wheel_tag}")
     subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True, timeout=900)
     (built,) = folder.glob("octavo-*.whl")
     return built
