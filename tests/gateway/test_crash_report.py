@@ -58,6 +58,8 @@ def test_an_exception_is_told_by_its_place(tmp_path: Path) -> None:
     (file,) = (tmp_path / "new").iterdir()
     text = file.read_text()
     assert "ended by RuntimeError" in text and "test_an_exception_is_told" in text and "secret" not in text
+    assert '"phase": "starting"' in text
+    assert len(text) < 2000 and " \n" not in text and "\n\n" not in text
 
 
 def test_few_reports_are_kept_and_no_folder_is_no_trouble(

@@ -88,6 +88,7 @@ class CrashReport:
         places = "".join(traceback.format_tb(fault.__traceback__))
         self._write_end(f"ended by {type(fault).__qualname__}\n{places}")
         self._close()
+        self._shorten()
 
     def remove(self) -> None:
         """The process ends as it should."""
@@ -99,6 +100,13 @@ class CrashReport:
         if self._append >= 0:
             with contextlib.suppress(OSError):
                 os.write(self._append, text.encode())
+
+    def _shorten(self) -> None:
+        """Gives back the room that was kept for states and decisions to come."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                lines = (line.rstrip() for line in self._path.read_bytes().splitlines())
+                self._path.write_bytes(b"".join(line + b"\n" for line in lines if line))
 
     def _write_decisions(self) -> None:
         if self._decisions is not None:
