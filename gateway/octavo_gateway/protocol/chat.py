@@ -65,7 +65,7 @@ class ChatCompletionRequest(GenerationFields, kw_only=True):
             raise unsupported("modalities", "only 'text' is supported.")
         for name in ("audio", "web_search_options", "documents"):
             if getattr(self, name) not in (None, []):
-                raise unsupported(name, "is not supported by this server.")
+                raise unsupported(name, "this server does not support it.")
         if self.chat_template is not None:
             raise unsupported(
                 "chat_template", "the template is set when the server starts (--chat-template)."

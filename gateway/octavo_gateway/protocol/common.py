@@ -68,7 +68,7 @@ class GenerationFields(msgspec.Struct, kw_only=True):
     def check_supported(self) -> None:
         """Refuse what is not there yet, unless the value asks for nothing."""
         if self.use_beam_search:
-            raise unsupported("use_beam_search", "is not supported by this server.")
+            raise unsupported("use_beam_search", "this server does not support it.")
 
 
 class PromptLogprob(msgspec.Struct, kw_only=True):

@@ -21,7 +21,7 @@ class CompletionRequest(GenerationFields, kw_only=True):
         if self.suffix:
             raise unsupported("suffix", "this model cannot fill in between a prompt and a suffix.")
         if self.prompt_embeds not in (None, []):
-            raise unsupported("prompt_embeds", "is not supported by this server.")
+            raise unsupported("prompt_embeds", "this server does not support it.")
 
 
 class LegacyLogprobs(msgspec.Struct, kw_only=True):
