@@ -37,7 +37,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         ("model", models, "write a model to measure with: random weights, or a GGUF file in another format"),
         ("peers", peers, "Octavo and other servers on the same workloads, in turn"),
     ):
-        sub = benches.add_parser(name, help=text, description=text)
+        sub = benches.add_parser(name, help=text, description=text[0].upper() + text[1:])
         module.configure(sub)
         sub.set_defaults(run_bench=module.run)
 

@@ -38,8 +38,8 @@ class EngineArgs:
         skip_tokenizer_init: load no tokenizer; token ids in, token ids out.
         revision, cache_dir, offline: see ``octavo.models.hub.resolve``.
         chat_template: Jinja source, in place of the model's.
-        dtype: activations are always float32 and weights stay as precise as in the file, so that each of "auto",
-            "float32", "bfloat16" and "float16" is honoured at least.
+        dtype: "auto", "float32", "bfloat16" or "float16"; changes nothing. Weights stay as precise as in the file, and
+            products read activations as their weights ask for (see ``isa``); all else is float32.
         quantization: "q8" or "q4" quantizes the matrices of a float checkpoint while they are loaded: to 8 bits, or to
             4 with the embedding and the head in 8. Any other name ("gguf", "gptq", "awq", "compressed-tensors",
             "fp8") must be what the file holds, which is read from it anyway.

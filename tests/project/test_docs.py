@@ -46,6 +46,22 @@ def test_python_examples_run(code: str) -> None:
     assert done.stdout.strip()
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_name_the_command_in_one_way(page) -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    assert not [line for block in blocks for line in block.splitlines() if re.match(r" *octavo ", line)]
+
+
+def test_every_page_is_linked() -> None:
+    linked = {
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text())
+        if not target.startswith("http")
+    }
+    assert not set(PAGES) - linked - {ROOT / "README.md"}
+
+
 def test_readme_commands_are_make_targets() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     used = set(re.findall(r"^make ([a-z-]+)", (ROOT / "README.md").read_text(), re.MULTILINE))

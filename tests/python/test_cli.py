@@ -65,6 +65,7 @@ def test_overview_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["sevre"], "did you mean serve?"),
         (["generate", "--max-token", "4"], "there is no flag --max-token (did you mean --max-tokens?)"),
         (["serve", "--prot=1"], "octavo serve: error: there is no flag --prot (did you mean --port?)"),
+        (["serve", "--nope"], "there is no flag --nope; see octavo serve --help"),
         (["info", "a", "b"], "unexpected argument 'b'; see octavo info --help"),
         (["bench", "kernels", "--thread", "1"], "did you mean --threads?"),
         (["serve", "--tensor-parallel-size", "2"], "--tensor-parallel-size must be 1"),

@@ -11,7 +11,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--isa", default="", help="instruction set; empty: the machine's best")
     parser.add_argument("--budget", type=float, default=0.15, metavar="SECONDS", help="time for each figure")
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="only kernels whose name contains this text"
+        "--only",
+        default="",
+        metavar="TEXT",
+        help='only kernels whose name contains this text: "attention", "linear", "linear q4_1", ...; empty: all',
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures as JSON")
     parser.add_argument(

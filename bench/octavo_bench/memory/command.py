@@ -52,21 +52,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=round(1e3 * A100_13B.weights, 3),
         metavar="X",
-        help="a step at least",
+        help="least milliseconds of a step: reading the weights",
     )
     cost.add_argument(
         "--token-us",
         type=float,
         default=round(1e6 * A100_13B.token, 3),
         metavar="X",
-        help="per token computed",
+        help="microseconds per token computed",
     )
     cost.add_argument(
         "--position-us",
         type=float,
         default=round(1e6 * A100_13B.position, 3),
         metavar="X",
-        help="per cached position read",
+        help="microseconds per cached position read",
     )
     served = parser.add_argument_group("served")
     served.add_argument(
@@ -80,7 +80,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     out = parser.add_argument_group("output")
     out.add_argument("--out", type=Path, metavar="FILE", help="write the figures as JSON")
-    out.add_argument("--plots", type=Path, metavar="FOLDER", help="write plots as PNG; needs octavo[bench]")
+    out.add_argument(
+        "--plots", type=Path, metavar="FOLDER", help="write plots as PNG; needs the package matplotlib"
+    )
 
 
 def run(flags: argparse.Namespace) -> int:
@@ -89,7 +91,10 @@ def run(flags: argparse.Namespace) -> int:
     from octavo_bench.memory.jobs import make_jobs
     from octavo_bench.memory.policies import all_policies
     from octavo_bench.memory.simulate import simulate
+    from octavo_bench.plotting import need_matplotlib
 
+    if flags.plots is not None:
+        need_matplotlib("--plots")
     limits = _limits(flags)
     cost = StepCost(1e-3 * flags.weights_ms, 1e-6 * flags.token_us, 1e-6 * flags.position_us)
     requests, source = _requests(flags)

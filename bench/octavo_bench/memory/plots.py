@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo.errors import InvalidArgumentError
 from octavo_bench.memory.report import PUBLISHED, Study
 
 if TYPE_CHECKING:
@@ -23,12 +22,8 @@ _DPI = 120
 
 def write_plots(study: Study, folder: Path) -> list[Path]:
     """One file per figure in ``folder``, which is made."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as e:
-        raise InvalidArgumentError(
-            f"plots need matplotlib ({e}): pip install 'octavo[bench]'", param="plots"
-        ) from None
+    from matplotlib.figure import Figure
+
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, draw in (("usage", _usage), ("sequences", _sequences), ("sharing", _sharing)):

@@ -18,6 +18,9 @@ from octavo_bench.memory.simulate import Run
 from octavo_bench.peers.report import machine
 
 # Share of the cache that holds tokens: PagedAttention (SOSP '23), figure 2.
+_LEAST_WAITED = (
+    0.5  # share of a run with requests that wait, below which it mostly fills or empties the cache
+)
 PUBLISHED = {"contiguous max": 20.4, "contiguous pow2": 26.8, "contiguous oracle": 38.2, "paged": 96.3}
 
 
@@ -64,6 +67,7 @@ def text(study: Study) -> str:
         _setting(study),
         _cache_table(study),
         _speed_table(study),
+        *_caution(study.runs),
         f"paged: {_percent(measured)} of the allocated cache holds tokens; at a mean live length of "
         f"{study.paged.live_length:.0f} tokens {_percent(study.expected)} are to be expected "
         f"(difference {100 * (measured - study.expected):+.2f} points)",
@@ -131,6 +135,16 @@ def _speed_table(study: Study) -> str:
     ]
     head = ("", "sequences", "", "peak", "preempted", "output tok/s", "", "requests/s", "sharing")
     return _table([head, *rows])
+
+
+def _caution(runs: Sequence[Run]) -> list[str]:
+    short = [f"{r.policy} {_percent(r.waited)}" for r in runs if r.waited < _LEAST_WAITED]
+    if not short:
+        return []
+    return [
+        "TOO FEW REQUESTS: they wait for a small part of the run only, so the means above are over the time in which "
+        f"the cache fills ({', '.join(short)}) and do not compare; take more --requests"
+    ]
 
 
 def _sharing_table(shared: Sequence[Shared]) -> str:

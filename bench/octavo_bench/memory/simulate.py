@@ -20,6 +20,7 @@ class Run:
         live_length: mean positions of a running sequence over that time.
         sharing: positions that the sequences see per slot that holds one, over that time.
         sequences: mean number that ran, over that time.
+        waited: share of the run's seconds in which requests waited.
         timeline: (seconds, sequences that run, slots that hold tokens) at every step.
     """
 
@@ -29,6 +30,7 @@ class Run:
     live_length: float = 0.0
     sharing: float = 0.0
     sequences: float = 0.0
+    waited: float = 0.0
     peak: int = 0
     preemptions: int = 0
     steps: int = 0
@@ -127,6 +129,7 @@ def simulate(jobs: Sequence[Job], policy: Policy, limits: Limits, cost: StepCost
             if ends:
                 policy.release(request)
         run.steps += 1
+    run.waited = saturated.seconds / whole.seconds
     _finish(run, policy, saturated if saturated.seconds else whole, now, token)
     return run
 

@@ -11,11 +11,17 @@ FORMATS = ("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 def configure(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--shape", help="random weights in this shape: 1b, tiny")
-    what.add_argument("--source", type=Path, metavar="FILE", help="the weights of this GGUF file")
+    what.add_argument(
+        "--source", type=Path, metavar="FILE", help="the weights of this GGUF file, written as GGUF"
+    )
     parser.add_argument("--format", default="bf16", help=f"of the matrices: {', '.join(FORMATS)}")
     parser.add_argument("--seed", type=int, default=0, help="of random weights")
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="PATH", help="a .gguf file, or a folder for safetensors"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="a .gguf file (needs the package gguf), or a folder for safetensors (needs torch and safetensors)",
     )
 
 

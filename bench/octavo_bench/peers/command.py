@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=2, help="threads for every peer")
     parser.add_argument("--isa", default="", help="instruction set of Octavo; empty: the best")
     parser.add_argument("--rounds", type=int, default=5, help="rounds; figures are medians over them")
-    parser.add_argument("--only", default="", help="rows to run: w1,w2,w3_cold,w3_warm,w4; empty: all")
+    parser.add_argument("--only", default="", help="rows to run, of w1,w2,w3_cold,w3_warm,w4; empty: all")
     parser.add_argument("--vocab", type=int, default=49152, help="prompt token ids are drawn below this")
     parser.add_argument("--llama-server", metavar="PROGRAM", help="llama.cpp's llama-server")
     parser.add_argument(

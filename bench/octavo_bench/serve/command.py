@@ -21,12 +21,12 @@ FAILED, INTERRUPTED = 1, 130
 def run(flags: argparse.Namespace) -> int:
     """0: every request was answered. 1: some were not, or the run ended early. 130: interrupted."""
     from octavo_bench import precise_loop
-    from octavo_bench.serve import plots
+    from octavo_bench.plotting import need_matplotlib
     from octavo_bench.serve.from_flags import make_plan
 
     plan = make_plan(flags)
     if plan.output.plot is not None:
-        plots.need_matplotlib()
+        need_matplotlib("--plot")
     return precise_loop.run(_run(plan))
 
 

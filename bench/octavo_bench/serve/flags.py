@@ -173,7 +173,7 @@ def _output(add: Any) -> None:
     flag("--result-filename", metavar="NAME", help="its name; default: label, rate, model if given, and time")
     flag("--label", help="first part of that name; default: the backend")
     flag("--metadata", nargs="*", metavar="KEY=VALUE", default=[], help="further keys of the JSON")
-    flag("--plot", metavar="FILE.png", help="draw the result; needs the extra octavo[bench]")
+    flag("--plot", metavar="FILE.png", help="draw the result; needs the package matplotlib")
     flag("--scrape-interval", type=float, default=1.0, help="seconds between reads of /metrics; 0: never")
     flag("--metrics-url", metavar="URL", help="where; default: /metrics of the server")
     flag("--disable-tqdm", action="store_true", help="no progress bar")

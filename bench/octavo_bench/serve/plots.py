@@ -1,4 +1,4 @@
-"""PNG pictures of the results, by matplotlib from the extra ``octavo[bench]``."""
+"""PNG pictures of the results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from octavo.errors import OctavoError
 from octavo_bench.client.summary import token_arrivals
 from octavo_bench.serve.run import RunResult
 from octavo_bench.serve.table import traffic_name
@@ -16,28 +15,17 @@ from octavo_bench.serve.table import traffic_name
 _GAUGES = ("num_requests_running", "num_requests_waiting")
 
 
-def need_matplotlib() -> Any:
-    """The library, or an error that says how to get it."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise OctavoError("plots need matplotlib: pip install 'octavo[bench]'", param="plot") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
 def draw(results: Sequence[RunResult], path: Path) -> None:
     """One run: its latencies and its course. Several: how each figure moves with the load."""
-    plt = need_matplotlib()
-    figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), constrained_layout=True)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    axes = figure.subplots(2, 2)
     if len(results) == 1:
         _one(results[0], axes)
     else:
         _many(results, axes)
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def _one(result: RunResult, axes: Any) -> None:

@@ -72,8 +72,8 @@ def _add_server_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--debug-cache",
         action="store_true",
-        help="whoever may send requests sees these routes, too; without it GET /metrics needs an admin key once there "
-        "are keys of several tenants",
+        help="whoever may send requests sees GET /metrics, /debug/cache, /debug/audit and /debug/decisions, too; "
+        "without it the latter three are for admin keys alone, as is /metrics once there are keys of several tenants",
     )
     group.add_argument(
         "--max-queue",

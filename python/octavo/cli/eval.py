@@ -22,7 +22,7 @@ _WINDOW = 1024
 
 def configure(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="MEASURE")
-    text = "perplexity on a text, with its standard error; beside another model's with --compare"
+    text = "Perplexity on a text, with its standard error; beside another model's with --compare"
     perplexity = kinds.add_parser("perplexity", help=text, description=text)
     add_model_flags(perplexity)
     perplexity.add_argument(

@@ -116,7 +116,8 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--isa",
         default="",
-        help="instruction set: avx512bf16, avx512vnni, avx2 or baseline; empty: the machine's best",
+        help="instruction set: avx512bf16, avx512vnni, avx2 or baseline; empty: the machine's best; "
+        "answers have the same bits for one of them",
     )
     group.add_argument(
         "--max-grammar-bytes",

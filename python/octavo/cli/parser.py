@@ -82,8 +82,9 @@ def in_flags(message: str, parser: argparse.ArgumentParser) -> str:
 
 def suggestion(word: str, known: Sequence[str]) -> str:
     """``" (did you mean X?)"``, or nothing."""
-    close = difflib.get_close_matches(word, known, 1, 0.6)
-    return f" (did you mean {close[0]}?)" if close else ""
+    names = {name.lstrip("-"): name for name in known}  # equal dashes make nothing alike
+    close = difflib.get_close_matches(word.lstrip("-"), names, 1, 0.6)
+    return f" (did you mean {names[close[0]]}?)" if close else ""
 
 
 def _unknown(extra: Sequence[str], known: Sequence[str]) -> str:

@@ -7,7 +7,11 @@ import argparse
 from octavo.engine_args import EngineArgs
 
 _VALUES: tuple[tuple[str, type, str], ...] = (
-    ("dtype", str, "weights stay as in the file, activations are float32"),
+    (
+        "dtype",
+        str,
+        "weights stay as in the file, products read activations as their weights ask for, all else is float32",
+    ),
     ("load_format", str, "read from the file: auto, gguf or safetensors"),
     ("tokenizer_mode", str, "auto or fast"),
     ("task", str, "auto or generate"),
@@ -41,7 +45,8 @@ def add_vllm_flags(parser: argparse.ArgumentParser) -> None:
         ("enable_prefix_caching", "no_prefix_caching"),
         ("enable_chunked_prefill", "no_chunked_prefill"),
     ):
-        group.add_argument(_flag(name), dest=off, action="store_false", default=False, help="always so")
+        text = f"so by default; {_flag(off)} turns it off"
+        group.add_argument(_flag(name), dest=off, action="store_false", default=False, help=text)
 
 
 def check_vllm_flags(flags: argparse.Namespace) -> None:
