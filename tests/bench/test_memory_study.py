@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,13 @@ def test_a_request_beyond_the_window_is_named() -> None:
         jobs_of([TraceRequest(0.0, 10, 10), TraceRequest(0.0, 60, 10)], 64)
 
 
+@pytest.mark.parametrize(("count", "marked"), [("2", False), ("30", True), ("150", False)])
+def test_means_over_a_moment_are_marked(count: str, marked: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 30 requests all run at once where there are pages: they wait only while the first prompts are computed."""
+    assert main(["bench", "memory", "--requests", count]) == 0
+    assert ("NOT COMPARABLE" in capsys.readouterr().out) == marked
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace, out = tmp_path / "lengths.jsonl", tmp_path / "out.json"
     trace.write_text("".join(f'{{"prompt_tokens": {20 + i}, "output_tokens": {9 + i}}}\n' for i in range(30)))
@@ -160,6 +168,17 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "line 1" in capsys.readouterr().err
     assert main(["bench", "memory", "--cache-bytes", "512", "--bytes-per-token", "1"]) == 2
     assert "--cache-bytes must be room for one window" in capsys.readouterr().err
+
+
+def test_plots_are_refused_by_the_flag_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for command, flag in (("memory", "--plots"), ("serve", "--plot")):
+        assert main(["bench", command, flag, str(tmp_path / "x.png")]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"octavo: error: {flag} needs the package matplotlib")
+        assert said.endswith("pip install matplotlib\n")
 
 
 def test_plots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
