@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
+from weakref import WeakValueDictionary
 
 from octavo.engine_args import EngineArgs
 from octavo.errors import InvalidArgumentError
@@ -17,8 +18,8 @@ from octavo.models.hub import DEFAULT_MODEL
 from octavo.output_builder import OutputBuilder
 from octavo.outputs import RequestOutput
 from octavo.prompts import Prompt, no_adapter, prepare
-from octavo.sampling_params import RequestOutputKind, SamplingParams
-from octavo.started_outputs import StartedOutputs
+from octavo.running_request import RunningRequest
+from octavo.sampling_params import SamplingParams
 from octavo.structured import StructuredOutputsParams
 from octavo.token_stream import MAX_BACKLOG, LoopReader, TokenStream
 from octavo.tokenizer import Tokenizer
@@ -47,10 +48,7 @@ class AsyncEngine:
             self.model = load(EngineArgs.from_kwargs({"model": model, **kwargs}))
         self._readers: dict[int, LoopReader] = {}
         self._attaching = threading.Lock()  # loops may run in threads of their own
-        self._requests: dict[str, tuple[TokenStream, OutputBuilder]] = {}
-        self._prepared: dict[
-            str, bool
-        ] = {}  # names whose prompt is being tokenized: whether they were aborted since
+        self._requests: WeakValueDictionary[str, RunningRequest] = WeakValueDictionary()
         self._counter = itertools.count()
 
     @property
@@ -132,7 +130,8 @@ class AsyncEngine:
     ) -> AsyncGenerator[RequestOutput, None]:
         """Continue one prompt, yielding as it grows.
 
-        Leaving the loop, closing the generator or cancelling the task aborts the request.
+        Leaving the loop, closing or dropping the generator, cancelling the task or closing the event loop aborts the
+        request.
 
         Args:
             prompt: a string, a list of token ids, or a map with ``"prompt"`` or ``"prompt_token_ids"``.
@@ -149,20 +148,14 @@ class AsyncEngine:
         """
         no_adapter(lora_request)
         params = sampling_params if sampling_params is not None else self.model.default_sampling_params()
-        name = self._name(request_id)
-        self._prepared[name] = False
-        try:
+        with self._named(request_id) as running:
             ready = (await self._prepare(prompt)).truncated(params)
             params = await self.with_grammar(params)
             stream = self.submit(ready.ids, params, priority=priority, tenant=tenant)
-        finally:
-            aborted = self._prepared.pop(name)
-        if aborted:
-            stream.cancel()
-        builder = OutputBuilder(self.model, name, ready.text, ready.ids, params, stream.id)
-        async with aclosing(self._outputs(stream, builder, params)) as outputs:
-            async for output in outputs:
-                yield output
+            builder = OutputBuilder(self.model, running.name, ready.text, ready.ids, params, stream.id)
+            async with aclosing(running.start(stream, builder, params.output_kind)) as outputs:
+                async for output in outputs:
+                    yield output
 
     def fork(
         self,
@@ -192,51 +185,29 @@ class AsyncEngine:
                 where the engine has forgotten the request.
         """
         if isinstance(request, str):
-            if request not in self._requests:
+            running = self._requests.get(request)
+            if running is None or running.output is None:
                 raise InvalidArgumentError(
                     f"no request runs under the id {request!r}: give its output", param="request"
                 )
-            request = self._requests[request][1].output()
-        name = self._name(request_id)
+            request = running.output
         point = fork_point(request, sampling_params, choice, position)
-        stream = self.attach().fork(point, max_backlog=MAX_BACKLOG)
-        builder = OutputBuilder(self.model, name, None, point.ids, point.params, stream.id)
-        self._requests[name] = (stream, builder)
-
-        def abandon() -> None:
-            self._requests.pop(name, None)
-            stream.cancel()
-
-        return StartedOutputs(self._outputs(stream, builder, point.params), abandon)
-
-    async def _outputs(
-        self, stream: TokenStream, builder: OutputBuilder, params: SamplingParams
-    ) -> AsyncGenerator[RequestOutput, None]:
-        name = builder.output().request_id
-        self._requests[name] = (stream, builder)
+        fork = self._named(request_id)
         try:
-            while not builder.finished:
-                for delta in await stream.next():
-                    builder.add(delta)
-                if builder.error is not None:
-                    raise builder.error
-                if params.output_kind is RequestOutputKind.DELTA:
-                    yield builder.take_new()
-                elif params.output_kind is RequestOutputKind.CUMULATIVE or builder.finished:
-                    yield builder.snapshot()
-        finally:
-            self._requests.pop(name, None)
-            stream.cancel()
+            stream = self.attach().fork(point, max_backlog=MAX_BACKLOG)
+        except BaseException:
+            fork.end()
+            raise
+        builder = OutputBuilder(self.model, fork.name, None, point.ids, point.params, stream.id)
+        return fork.start(stream, builder, point.params.output_kind)
 
     async def abort(self, request_id: str) -> None:
         """End a request early; its generator yields what there is, with finish_reason "abort".
 
         Ids that nobody runs are ignored.
         """
-        if request := self._requests.get(request_id):
-            request[0].cancel()
-        elif request_id in self._prepared:
-            self._prepared[request_id] = True
+        if running := self._requests.get(request_id):
+            running.abort()
 
     def stats(self) -> dict[str, Any]:
         """Counters and gauges of the engine, as of its last step."""
@@ -270,13 +241,9 @@ class AsyncEngine:
         self._readers.clear()
         self.model.shutdown()
 
-    def _name(self, request_id: str | None) -> str:
+    def _named(self, request_id: str | None) -> RunningRequest:
         name = request_id if request_id is not None else f"octavo-{next(self._counter)}"
-        if name in self._requests or name in self._prepared:
-            raise InvalidArgumentError(
-                f"request_id {name!r} is in use by a request that runs", param="request_id"
-            )
-        return name
+        return RunningRequest(self._requests, name)
 
     async def _prepare(self, prompt: Any) -> Prompt:
         text = prompt.get("prompt") if isinstance(prompt, dict) else prompt
@@ -287,5 +254,4 @@ class AsyncEngine:
     def _forget_closed_loops(self) -> None:
         for key, reader in list(self._readers.items()):
             if reader.loop.is_closed():
-                reader.close()
                 del self._readers[key]

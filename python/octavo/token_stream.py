@@ -46,15 +46,21 @@ class TokenStream:
         """Whether the engine has ended the request; what it left may still wait to be read."""
         return self._unfinished == 0
 
+    @property
+    def lost(self) -> bool:
+        """Whether nothing can come any more, because the loop was closed or the engine shut down."""
+        return self._reader.closed is not None
+
     async def next(self) -> Sequence[_engine.Delta]:
         """Every delta that waits, at least one.
 
         Raises:
-            EngineDeadError: the request has ended and everything has been read, or the engine was shut down.
+            EngineDeadError: the request has ended and everything has been read, its loop was closed, or the engine
+                was shut down.
         """
         while not self._deltas:
-            if self.finished or self._reader.closed:
-                raise EngineDeadError("the request has ended", code="shutdown", param="engine")
+            if why := "the request has ended" if self.finished else self._reader.closed:
+                raise EngineDeadError(why, code="shutdown", param="engine")
             self._waiter = self._reader.loop.create_future()
             try:
                 await self._waiter
@@ -95,17 +101,20 @@ class LoopReader:
 
     Args:
         loop: the loop that the streams are read on.
+
+    Attributes:
+        closed: why nothing is read any more, None while the loop is listened on.
     """
 
     def __init__(self, model: LoadedModel, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.closed = False
+        self.closed: str | None = None
         self._model = model
         self._channel = model.engine.open_channel()
         self._streams: dict[int, TokenStream] = {}
         # Held from submit to entry in the table, so that a request's first delta finds its stream.
         self._lock = threading.Lock()
-        loop.add_reader(self._channel.fd, self._on_readable)
+        loop.add_reader(self._channel.fd, _Readable(self))
 
     def submit(
         self,
@@ -140,7 +149,9 @@ class LoopReader:
         return stream
 
     def cancel(self, request: int) -> None:
-        with contextlib.suppress(EngineDeadError):  # a shutdown has ended it
+        if not self._model.is_alive:  # a shutdown has ended it
+            return
+        with contextlib.suppress(EngineDeadError):  # one that began just now
             self._model.engine.cancel(request)
 
     @property
@@ -148,7 +159,8 @@ class LoopReader:
         """Requests that have not ended."""
         return len(self._streams)
 
-    def _on_readable(self) -> None:
+    def take_in(self) -> None:
+        """Give each delta that has come to its stream. Called on the loop."""
         with self._lock:
             deltas = self._channel.drain()
         for delta in deltas:
@@ -160,15 +172,32 @@ class LoopReader:
                 del self._streams[delta.id]
 
     def close(self) -> None:
-        """Abort the requests that run and stop listening. To be called in the loop's thread, or when it is closed."""
-        if self.closed:
-            return
-        self.closed = True
+        """Abort the requests that run, at a shutdown. To be called in the loop's thread, or when it is closed."""
+        self.end("the engine has been shut down")
         if not self.loop.is_closed():
             self.loop.remove_reader(self._channel.fd)
+
+    def end(self, why: str) -> None:
+        """Abort the requests that run; ``why`` is what their readers are told."""
+        if self.closed is not None:
+            return
+        self.closed = why
         if self._model.is_alive:
             self._model.engine.close_channel(self._channel)
         for stream in self._streams.values():
             if not self.loop.is_closed():
                 stream.wake()
         self._streams.clear()
+
+
+class _Readable:
+    """What the loop calls. Nobody else holds it, and a loop lets go of what it calls when it is closed."""
+
+    def __init__(self, reader: LoopReader) -> None:
+        self._reader = reader
+
+    def __call__(self) -> None:
+        self._reader.take_in()
+
+    def __del__(self) -> None:
+        self._reader.end("the event loop was closed on which the request was to be read")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -294,6 +296,66 @@ def test_one_loop_after_another_and_two_at_once(engine: AsyncEngine) -> None:
     assert len(engine._readers) <= 4
 
 
+@pytest.mark.parametrize("loops", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("forked", [False, True])
+def test_closing_the_loop_aborts_and_frees_the_name(engine: AsyncEngine, loops: str, forked: bool) -> None:
+    async def begin() -> Any:
+        generating = engine.generate("a", LONG, None if forked else "job")
+        first = await anext(generating)
+        if not forked:
+            return generating
+        fork = engine.fork(first, request_id="job")
+        await anext(fork)
+        return generating, fork
+
+    def closed_loop() -> Any:
+        loop = pytest.importorskip(loops).new_event_loop()
+        kept = loop.run_until_complete(begin())
+        loop.close()
+        return kept
+
+    kept = closed_loop()  # nothing that needs a loop happens between here and the end of the requests
+    for _ in range(100):
+        stats = engine.stats()
+        if not (stats["running"] or stats["waiting"]):
+            break
+        time.sleep(0.01)
+    assert not (stats["running"] or stats["waiting"])
+    assert asyncio.run(collect(engine.generate("a", params(), "job")))[-1].finished
+    del kept
+    gc.collect()
+    assert not engine._requests
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of asyncio, about the loop
+def test_a_generator_dropped_after_its_loop_leaves_nothing(engine: AsyncEngine) -> None:
+    async def begin() -> Any:
+        generating = engine.generate("a", LONG)
+        await anext(generating)
+        return generating
+
+    for _ in range(3):
+        loop = asyncio.new_event_loop()
+        generating = loop.run_until_complete(begin())
+        loop.close()
+        del generating
+        gc.collect()
+    assert not engine._requests
+    asyncio.run(until_idle(engine))
+
+
+def test_a_task_that_waits_as_its_loop_is_closed_is_told(engine: AsyncEngine) -> None:
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> Any:
+        return engine.submit([1, 2], LONG)
+
+    stream = loop.run_until_complete(begin())
+    loop.close()
+    with pytest.raises(EngineDeadError, match="loop was closed"):
+        asyncio.run(stream.next())
+
+
 def test_shutdown_ends_what_runs(tiny_llama: Any) -> None:
     engine = AsyncEngine(tiny_llama, skip_tokenizer_init=True)
 
@@ -302,9 +364,9 @@ def test_shutdown_ends_what_runs(tiny_llama: Any) -> None:
         waiting = asyncio.ensure_future(collect(engine.generate([1, 2], SamplingParams(max_tokens=250))))
         await asyncio.sleep(0)
         engine.shutdown()
-        with pytest.raises(EngineDeadError):
+        with pytest.raises(EngineDeadError, match="the engine has been shut down"):
             await waiting
-        with pytest.raises(EngineDeadError):
+        with pytest.raises(EngineDeadError, match="the engine has been shut down"):
             while True:
                 await stream.next()
         with pytest.raises(EngineDeadError):
