@@ -136,7 +136,7 @@ class AsyncEngine:
         Args:
             prompt: a string, a list of token ids, or a map with ``"prompt"`` or ``"prompt_token_ids"``.
             sampling_params: its ``output_kind`` decides what is yielded: all so far (CUMULATIVE, the default), what is
-                new (DELTA), or one item at the end (FINAL_ONLY).
+                new (DELTA; a choice that has ended is not in later items), or one item at the end (FINAL_ONLY).
             request_id: a name to ``abort`` it by; unique among the requests that run.
             priority: smaller runs first, among the requests of one tenant.
             tenant: tenants share the engine's time fairly.

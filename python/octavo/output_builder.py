@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from octavo.errors import OctavoError, from_engine
@@ -44,7 +45,8 @@ class OutputBuilder:
         )
         generated = [choice.token_ids for choice in self._output.outputs]
         self._output.origin = RequestOrigin(engine_id, params, generated)
-        self._taken = [(0, 0)] * params.n  # tokens and characters of each choice that take_new has handed out
+        # Tokens and characters of each choice that take_new has handed out; None for what has ended there.
+        self._taken: list[tuple[int, int] | None] = [(0, 0)] * params.n
         self.error: OctavoError | None = None
 
     @property
@@ -85,25 +87,19 @@ class OutputBuilder:
         return self._copy([(0, 0)] * len(self._taken))
 
     def take_new(self) -> RequestOutput:
-        """What has come since the last call."""
+        """What has come since the last call, of the choices that had not ended by then."""
         out = self._copy(self._taken)
-        self._taken = [(len(c.token_ids), len(c.text)) for c in self._output.outputs]
+        self._taken = [
+            None if c.finished() else (len(c.token_ids), len(c.text)) for c in self._output.outputs
+        ]
         return out
 
-    def _copy(self, starts: list[tuple[int, int]]) -> RequestOutput:
+    def _copy(self, starts: Sequence[tuple[int, int] | None]) -> RequestOutput:
         out = self._output
         choices = [
-            CompletionOutput(
-                index=c.index,
-                text=c.text[chars:],
-                token_ids=c.token_ids[tokens:],
-                cumulative_logprob=c.cumulative_logprob,
-                logprobs=None if c.logprobs is None else c.logprobs[tokens:],
-                score=c.score,
-                finish_reason=c.finish_reason,
-                stop_reason=c.stop_reason,
-            )
-            for c, (tokens, chars) in zip(out.outputs, starts, strict=True)
+            _from(choice, *start)
+            for choice, start in zip(out.outputs, starts, strict=True)
+            if start is not None
         ]
         return RequestOutput(
             request_id=out.request_id,
@@ -123,3 +119,17 @@ class OutputBuilder:
 
     def _text(self, token: int) -> str | None:
         return None if self._tokenizer is None else self._tokenizer.token_text(token)
+
+
+def _from(choice: CompletionOutput, tokens: int, chars: int) -> CompletionOutput:
+    """A copy without the first tokens and characters."""
+    return CompletionOutput(
+        index=choice.index,
+        text=choice.text[chars:],
+        token_ids=choice.token_ids[tokens:],
+        cumulative_logprob=choice.cumulative_logprob,
+        logprobs=None if choice.logprobs is None else choice.logprobs[tokens:],
+        score=choice.score,
+        finish_reason=choice.finish_reason,
+        stop_reason=choice.stop_reason,
+    )

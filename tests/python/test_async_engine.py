@@ -65,6 +65,26 @@ def test_cumulative_delta_and_final_agree_with_llm(engine: AsyncEngine, llm: LLM
         assert [item.outputs[0].finish_reason for item in items][-2:] == [None, "length"]
 
 
+def test_deltas_tell_the_end_of_each_choice_once(engine: AsyncEngine) -> None:
+    sampling = params(n=3, temperature=1.5, seed=4, max_tokens=40, stop=["a"])
+    kinds = (RequestOutputKind.DELTA, RequestOutputKind.FINAL_ONLY)
+
+    async def run() -> list[Any]:
+        clones = [sampling.clone() for _ in kinds]
+        for clone, kind in zip(clones, kinds, strict=True):
+            clone.output_kind = kind
+        return [await collect(engine.generate("The rain", clone)) for clone in clones]
+
+    deltas, (final,) = asyncio.run(run())
+    assert len({len(choice.token_ids) for choice in final.outputs}) > 1  # some end before others
+    for choice in final.outputs:
+        parts = [c for item in deltas for c in item.outputs if c.index == choice.index]
+        assert "".join(c.text for c in parts) == choice.text
+        assert [t for c in parts for t in c.token_ids] == choice.token_ids
+        assert [c.finish_reason for c in parts] == [None] * (len(parts) - 1) + [choice.finish_reason]
+    assert all(item.outputs for item in deltas)
+
+
 def test_many_at_once_equal_each_alone(engine: AsyncEngine, llm: LLM) -> None:
     prompts = [f"Number {i} is" for i in range(24)]
     want = [o.outputs[0].token_ids for o in llm.generate(prompts, params(), use_tqdm=False)]
