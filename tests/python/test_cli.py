@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -206,6 +207,61 @@ def test_a_closed_pipe_is_not_an_error(smollm2: Path) -> None:
         process.stdout.close()
         assert process.wait(60) == 0, process.stderr.read()
         assert process.stderr.read() == b""
+
+
+SHORT = f"--max-tokens 5 --temperature 0 {' '.join(SMALL)}"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (
+            f"generate -p Count {SHORT} > /dev/full",
+            "standard output cannot be written: No space left on device",
+        ),
+        (
+            f"echo Hi | octavo chat {SHORT} > /dev/full",
+            "standard output cannot be written: No space left on dev",
+        ),
+        ("info --no-load > /dev/full", "standard output cannot be written: No space left on device"),
+        (f"generate {SHORT} <&-", "standard input is closed"),
+        (f"chat {SHORT} <&-", "standard input is closed"),
+        (f"generate {SHORT} 0> /dev/null", "standard input cannot be read: Bad file descriptor"),
+        (
+            f"printf '\\377' | octavo generate {SHORT}",
+            "standard input cannot be read: 'utf-8' codec can't decode",
+        ),
+        (
+            f"printf '\\377' | octavo chat {SHORT}",
+            "standard input cannot be read: 'utf-8' codec can't decode",
+        ),
+    ],
+)
+def test_streams_that_cannot_be_used_are_told_in_one_line(smollm2: Path, command: str, says: str) -> None:
+    done = shell(command if "octavo" in command else f"octavo {command}", PYTHONIOENCODING="utf-8")
+    *notes, error = done.stderr.splitlines()
+    assert done.returncode == 2 and error.startswith(f"octavo: error: {says}"), done.stderr
+    assert all(note.startswith("(") for note in notes), done.stderr
+
+
+def test_what_the_terminal_cannot_show_is_replaced(smollm2: Path, tmp_path: Path) -> None:
+    named = tmp_path / "本.gguf"
+    named.symlink_to(smollm2)
+    command = f"octavo info --no-load '{named}'"
+    ascii, full = (shell(command, PYTHONIOENCODING=name).stdout for name in ("ascii", "utf-8"))
+    assert "本" in full and ascii == full.encode("ascii", "replace").decode()
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    octavo = f'octavo() {{ "{sys.executable}" -m octavo "$@"; }}; '
+    return subprocess.run(
+        ["sh", "-c", octavo + command],
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, **environment},
+        timeout=120,
+        check=False,
+    )
 
 
 def test_an_interrupt_ends_a_command(smollm2: Path) -> None:

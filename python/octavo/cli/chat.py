@@ -10,6 +10,7 @@ from typing import Any
 from octavo.cli.command import Command
 from octavo.cli.model_flags import add_model_flags, engine_args
 from octavo.cli.sampling_flags import add_sampling_flags, sampling_params
+from octavo.cli.standard_streams import reading_input
 from octavo.errors import OctavoError
 
 _HELP = (
@@ -66,13 +67,14 @@ def run(flags: argparse.Namespace) -> int:
 
 def _read() -> str | None:
     """A line of input, continued by backslashes; None at its end."""
-    if sys.stdin.isatty():
+    if sys.stdin is not None and sys.stdin.isatty():
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401 - importing it gives input() its editing and history
     lines: list[str] = []
     while True:
         try:
-            line = input(("... " if lines else ">>> ") if sys.stdin.isatty() else "")
+            with reading_input():
+                line = input(("... " if lines else ">>> ") if sys.stdin.isatty() else "")
         except EOFError:
             return "\n".join(lines) if lines else None
         except KeyboardInterrupt:

@@ -9,6 +9,7 @@ import sys
 from octavo.cli.command import Command
 from octavo.cli.model_flags import add_model_flags, engine_args
 from octavo.cli.sampling_flags import add_sampling_flags, sampling_params
+from octavo.cli.standard_streams import reading_input
 from octavo.cli.text_file import read_text
 from octavo.errors import InvalidArgumentError
 
@@ -58,7 +59,8 @@ def _prompt(flags: argparse.Namespace) -> str:
     elif flags.prompt_file is not None:
         text = read_text("--prompt-file", flags.prompt_file)
     else:
-        text = sys.stdin.read()
+        with reading_input():
+            text = sys.stdin.read()
     if flags.prompt is None:  # the end of the last line, which editors and echo add
         text = text.removesuffix("\n").removesuffix("\r")
     if not text:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
+from octavo.cli import standard_streams
 from octavo.errors import OctavoError
 
 USAGE_ERROR = 2
@@ -15,8 +15,11 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``octavo`` with ``argv`` (the process's own by default) and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    standard_streams.replace_what_cannot_be_shown()
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        standard_streams.flush_output()
+        return code
     except OctavoError as error:
         print(f"octavo: error: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -24,8 +27,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("octavo: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output (head, less) has gone: not an error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        standard_streams.drop_output()
         return 0
+    except OSError:
+        if (why := standard_streams.output_failure()) is None:
+            raise
+        standard_streams.drop_output()
+        print(f"octavo: error: standard output cannot be written: {why}", file=sys.stderr)
+        return USAGE_ERROR
     except SystemExit as leaving:  # argparse
         return leaving.code if isinstance(leaving.code, int) else USAGE_ERROR
 
