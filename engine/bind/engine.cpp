@@ -264,6 +264,10 @@ void bind_engine(nb::module_& m) {
            nb::arg("choice") = 0, nb::arg("position") = nb::none(),
            "A second continuation of a request that runs or ended lately, from its first `position` tokens (prompt "
            "included; None: all); returns its request id. What cannot be continued ends with an error delta.")
+      .def(
+          "new_token_limit", &Engine::new_token_limit, nb::arg("prompt"), nb::arg("sequences"),
+          "The most tokens that each of so many sequences may have after a prompt of so many tokens: to the end of the "
+          "window and, were the request alone in it, of the cache. Whoever asks for more gets these.")
       .def("cancel", &Engine::cancel, nb::arg("id"), release, "Aborts a request; unknown ids are ignored.")
       .def(
           "stats", [](const Engine& engine) { return stats_dict(engine.stats()); },

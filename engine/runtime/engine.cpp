@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <limits>
 #include <new>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/format.h"
+#include "runtime/new_token_limit.h"
 #include "sample/check_params.h"
 
 namespace octavo {
@@ -247,6 +249,14 @@ std::optional<Refusal> Engine::check_request_params(const SamplingParams& params
   return Refusal{ErrorCode::kInvalidArgument, name,
                  cat(name, " must be at most ", limit, ", the ", most, " sequences that run at once, got ", width),
                  width, most};
+}
+
+int32_t Engine::new_token_limit(int64_t prompt, int32_t sequences) const {
+  if (prompt < 0) throw Error(ErrorCode::kInvalidArgument, "prompt", cat("prompt must be at least 0, got ", prompt));
+  if (sequences < 1)
+    throw Error(ErrorCode::kInvalidArgument, "sequences", cat("sequences must be at least 1, got ", sequences));
+  constexpr int32_t kAnyNumber = std::numeric_limits<int32_t>::max();
+  return std::max(0, octavo::new_token_limit(sched_config_, prompt, sequences, kAnyNumber));
 }
 
 void Engine::cancel(RequestId id) {

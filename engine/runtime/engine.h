@@ -50,8 +50,10 @@ class Engine {
   std::variant<RequestId, Refusal> submit(SubmitRequest request);
   // What finds no memory on this thread throws std::bad_alloc, here and below, and is not taken.
   // A second continuation of a request's sequence that runs or ended lately; it shares the blocks there are. What can
-  // only be found out on the engine thread (no such sequence, no room behind `position`) ends it with an error.
+  // only be found out on the engine thread (no such sequence or position) ends it with an error.
   std::variant<RequestId, Refusal> fork(ForkRequest fork);
+  // The most tokens that each of so many sequences may have after a prompt: what asks for more is cut to it.
+  int32_t new_token_limit(int64_t prompt, int32_t sequences) const;
   void cancel(RequestId id);
   void close_channel(const std::shared_ptr<Channel>& channel);  // cancels its requests
 

@@ -59,7 +59,8 @@ class SamplingParams:
         stop_token_ids: token ids that end it, beside the model's own end tokens.
         bad_words: strings that must not be generated.
         ignore_eos: do not stop at the model's end tokens.
-        max_tokens: the most tokens to generate; None is what the window leaves.
+        max_tokens: the most tokens to generate; None is what the window leaves. A request that would outgrow the whole
+            cache gets what it holds: n completions share it, so each may be shorter than one alone.
         min_tokens: no end token before so many.
         logprobs: None, or for each generated token its logprob and those of the k most likely (0: only its own).
         prompt_logprobs: the same for the tokens of the prompt.

@@ -261,6 +261,11 @@ class ScriptedEngine:
         self.waiting += 1
         return stream
 
+    def new_token_limit(self, prompt: int, sequences: int) -> int:
+        """Of a cache that holds nothing in common."""
+        info = self.model.engine_info
+        return int(info["num_blocks"] * info["block_size"]) // sequences - prompt
+
     async def compile(self, spec: GrammarSpec, tenant: int = 0) -> CompiledGrammar:
         """A script says what it says."""
         return CompiledGrammar(spec, None)  # type: ignore[arg-type]

@@ -342,6 +342,26 @@ def test_max_tokens_beyond_the_window_is_clamped_or_refused(field: str) -> None:
     run(scenario())
 
 
+def test_max_tokens_beyond_the_cache_are_refused_in_strict_mode() -> None:
+    """Behaviour 53: 64 blocks of 16 tokens among 8 choices."""
+
+    async def scenario() -> None:
+        talker = ScriptedEngine(Script(steps=spoken("z" * 300)))
+        async with serving(talker, api={"strict_max_tokens": True}) as client:
+            for choices, most, refused in ((1, 200, False), (8, 100, False), (8, 200, True)):
+                asked = {"prompt": "12345678", "n": choices, "max_tokens": most}
+                status, _, body = await client.post("/v1/completions", asked)
+                assert status == (400 if refused else 200), body
+            error = body["error"]
+            assert (error["code"], error["param"]) == ("context_length_exceeded", "max_tokens")
+            assert (
+                "the cache holds 1024 tokens, which leaves each of 8 sequences 120 behind an input of 8, and "
+                "max_tokens asks for 200"
+            ) in error["message"]
+
+    run(scenario())
+
+
 def test_max_tokens_is_enforced_and_the_newer_field_wins() -> None:
     """Behaviour 106."""
 

@@ -119,6 +119,22 @@ def test_beam_search_is_transformers(tiny: LLM, reference: Any, early: bool | st
     assert tiny.stats()["live_blocks"] == 0
 
 
+@pytest.mark.parametrize("n", [1, 2, 4, 8])
+def test_a_request_that_outgrows_the_cache_gets_what_it_holds(tiny_llama: Path, n: int) -> None:
+    with LLM(
+        tiny_llama, skip_tokenizer_init=True, num_gpu_blocks_override=16, max_model_len=256, max_num_seqs=8
+    ) as small:
+        limit = small.model.engine.new_token_limit(65, n)
+        # 4 of the 16 blocks of 16 are shared; each sequence begins with the prompt's last token.
+        assert limit == 12 // n * 16 - 1
+        params = hot(n=n, max_tokens=250, ignore_eos=True)
+        outputs = small.generate([[5 + i for i in range(65)]], params, use_tqdm=False)[0].outputs
+        assert [(len(o.token_ids), o.finish_reason) for o in outputs] == [(limit, "length")] * n
+        for prompt, sequences in ((-1, 1), (1, 0)):
+            with pytest.raises(InvalidArgumentError, match="must be at least"):
+                small.model.engine.new_token_limit(prompt, sequences)
+
+
 def test_beams_are_the_same_in_company_and_after_preemption(tiny: LLM, tiny_llama: Path) -> None:
     params = SamplingParams(n=4, use_beam_search=True, beam_width=4, max_tokens=40, detokenize=False)
     alone = [(o.token_ids, o.score) for o in run(tiny, params)]

@@ -168,6 +168,9 @@ class StubEngine:
             prompt, params, namespace=namespace, priority=priority, tenant=tenant, max_backlog=MAX_BACKLOG
         )
 
+    def new_token_limit(self, prompt: int, sequences: int) -> int:
+        return self.model.max_model_len - prompt
+
     async def compile(self, spec: GrammarSpec, tenant: int = 0) -> CompiledGrammar:
         raise OctavoError("the stub keeps no grammar", code="unsupported", param="structured_outputs")
 

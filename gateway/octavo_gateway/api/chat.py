@@ -133,7 +133,7 @@ class ChatService:
         parser = replace(parser, opened=opened)
         if values["stop"] and parser.pauses:
             params = replace(params, stop_pauses=parser.pauses, stop_paused=parser.starts_paused)
-        context.check_budget(len(ids), _asked_tokens(request), renamed["max_tokens"])
+        context.check_budget(len(ids), params.width, _asked_tokens(request), renamed["max_tokens"])
         thoughts = Thoughts(reasoning, opened, context.engine.tokenizer.control_token)
         wanted = answer_structure(structure, tools, format, thoughts)
         params = await context.constrained(params, wanted, caller)

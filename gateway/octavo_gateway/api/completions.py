@@ -233,7 +233,7 @@ class CompletionService:
         structure = asked_structure(request)
         prompts = await read_prompts(context, request)
         for prompt in prompts:
-            context.check_budget(len(prompt.ids), request.max_tokens, "max_tokens")
+            context.check_budget(len(prompt.ids), params.width, request.max_tokens, "max_tokens")
         params = await context.constrained(params, structure, caller)
         context.waiting.check(sum(len(prompt.ids) for prompt in prompts))
         generations: list[Generation] = []

@@ -88,13 +88,22 @@ class ApiContext:
         self.length.check_tokens(len(ids), param)
         return ids
 
-    def check_budget(self, prompt_tokens: int, max_tokens: int | None, param: str) -> None:
-        """In strict mode more tokens than the window leaves are refused; otherwise the engine clamps."""
-        free = self.length.max_model_len - prompt_tokens
-        if self.settings.strict_max_tokens and max_tokens is not None and max_tokens > free:
+    def check_budget(self, prompt_tokens: int, sequences: int, max_tokens: int | None, param: str) -> None:
+        """In strict mode more tokens than window and cache leave are refused; otherwise the engine clamps."""
+        window = self.length.max_model_len
+        if not self.settings.strict_max_tokens or max_tokens is None:
+            return
+        if max_tokens > window - prompt_tokens:
             raise context_length_exceeded(
-                self.length.max_model_len,
-                f"the input has {prompt_tokens} tokens and {param} asks for {max_tokens} more",
+                window, f"the input has {prompt_tokens} tokens and {param} asks for {max_tokens} more", param
+            )
+        room = self.engine.new_token_limit(prompt_tokens, sequences)
+        if max_tokens > room:
+            info = self.engine.model.engine_info
+            raise context_length_exceeded(
+                window,
+                f"the cache holds {info['num_blocks'] * info['block_size']} tokens, which leaves each of {sequences} "
+                f"sequences {room} behind an input of {prompt_tokens}, and {param} asks for {max_tokens}",
                 param,
             )
 

@@ -147,6 +147,10 @@ class Engine(Protocol):
         """
         ...
 
+    def new_token_limit(self, prompt: int, sequences: int) -> int:
+        """The most tokens that each of so many sequences may have after a prompt of so many."""
+        ...
+
     async def compile(self, spec: GrammarSpec, tenant: int = 0) -> CompiledGrammar:
         """A grammar that requests can carry; tenants take turns.
 

@@ -216,7 +216,7 @@ def _add_api_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--strict-max-tokens",
         action="store_true",
-        help="answer 400 when max_tokens exceeds what the window leaves, instead of clamping it",
+        help="answer 400 when max_tokens exceeds what window and cache leave, instead of clamping it",
     )
     group.add_argument("--max-stop-strings", type=int, default=4, help="most stop strings in a request")
     group.add_argument(

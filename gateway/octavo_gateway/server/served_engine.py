@@ -132,6 +132,9 @@ class ServedEngine:
             prompt, params, namespace=namespace, priority=priority, tenant=tenant, shared_tokens=shared_tokens
         )
 
+    def new_token_limit(self, prompt: int, sequences: int) -> int:
+        return self._engine.model.engine.new_token_limit(prompt, sequences)
+
     async def compile(self, spec: GrammarSpec, tenant: int = 0) -> CompiledGrammar:
         return await self._engine.model.grammars.compile_soon(spec, tenant)
 
