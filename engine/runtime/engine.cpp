@@ -231,6 +231,11 @@ std::variant<RequestId, Refusal> Engine::fork(ForkRequest fork) {
   const double arrival = monotonic_seconds();
   if (fork.params) {
     if (auto refusal = check_request_params(*fork.params)) return *refusal;
+    RequestSpec spec;
+    spec.seqs.resize(static_cast<size_t>(num_sequences(*fork.params)));
+    spec.max_new_tokens = fork.params->max_tokens;
+    // A position that is none is told when the sequence is known.
+    if (auto refusal = checker_->check(spec, std::max(1, fork.position.value_or(1)))) return *refusal;
   }
   const RequestId id = next_request_.fetch_add(1);
   post([id, fork = std::move(fork), arrival](StepLoop& loop) { loop.fork(id, fork, arrival); });

@@ -70,8 +70,7 @@ int32_t Scheduler::Impl::oldest_block(int group, int32_t position) const {
   return window == 0 ? 0 : std::max(0, position - window + 1) / config.block_size;
 }
 
-std::optional<Refusal> Scheduler::Impl::check(const RequestSpec& spec) const {
-  const auto prompt = static_cast<int64_t>(spec.prompt.size());
+std::optional<Refusal> Scheduler::Impl::check(const RequestSpec& spec, int64_t prompt) const {
   const auto n = static_cast<int64_t>(spec.seqs.size());
   if (prompt == 0)
     return Refusal{ErrorCode::kInvalidArgument, "prompt", "the prompt is empty: it needs at least one token", 0, 1};
@@ -116,7 +115,8 @@ std::optional<Refusal> Scheduler::Impl::check(const RequestSpec& spec) const {
 }
 
 void Scheduler::Impl::add(const RequestSpec& spec) {
-  if (const auto refusal = check(spec)) throw Error(refusal->code, refusal->param, refusal->message);
+  if (const auto refusal = check(spec, static_cast<int64_t>(spec.prompt.size())))
+    throw Error(refusal->code, refusal->param, refusal->message);
   if (groups.contains(spec.id))
     throw Error(ErrorCode::kInvalidArgument, "id", cat("request ", spec.id, " is there already"));
   for (const auto& slot : in_flight) {
@@ -273,7 +273,13 @@ SchedulerStats Scheduler::Impl::current_stats() const {
 
 Scheduler::Scheduler(SchedulerConfig config) : impl_(std::make_unique<Impl>(std::move(config))) {}
 Scheduler::~Scheduler() = default;
-std::optional<Refusal> Scheduler::check(const RequestSpec& spec) const { return impl_->check(spec); }
+std::optional<Refusal> Scheduler::check(const RequestSpec& spec) const {
+  return check(spec, static_cast<int64_t>(spec.prompt.size()));
+}
+
+std::optional<Refusal> Scheduler::check(const RequestSpec& spec, int64_t prompt) const {
+  return impl_->check(spec, prompt);
+}
 void Scheduler::add(const RequestSpec& spec) { impl_->add(spec); }
 void Scheduler::cancel(RequestId id) { impl_->cancel(id); }
 bool Scheduler::has_work() const { return !impl_->groups.empty() || !impl_->in_flight.empty(); }

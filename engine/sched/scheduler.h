@@ -75,6 +75,8 @@ class Scheduler {
 
   // What can never be served, refused with the numbers. Reads the configuration only: any thread may call it.
   std::optional<Refusal> check(const RequestSpec& spec) const;
+  // The same of a request whose prompt of so many tokens is not known yet.
+  std::optional<Refusal> check(const RequestSpec& spec, int64_t prompt) const;
 
   // What allocates may throw std::bad_alloc. add() and commit() have then changed nothing, plan() has undone what it
   // planned (who gave way stays preempted), and each may be called again; cancel() and rollback() need no memory.

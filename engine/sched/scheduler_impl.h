@@ -23,7 +23,7 @@ struct Scheduler::Impl {
   explicit Impl(SchedulerConfig config);
 
   // scheduler.cpp: requests
-  std::optional<Refusal> check(const RequestSpec& spec) const;
+  std::optional<Refusal> check(const RequestSpec& spec, int64_t prompt) const;
   void add(const RequestSpec& spec);
   void insert(std::unique_ptr<SequenceGroup> g);
   void cancel(RequestId id);

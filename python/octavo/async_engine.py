@@ -183,6 +183,7 @@ class AsyncEngine:
         Raises:
             InvalidArgumentError: the position or choice is not there, or no such request runs. Iterating raises it
                 where the engine has forgotten the request.
+            RefusedError: there is no room behind the position, with the numbers.
         """
         if isinstance(request, str):
             running = self._requests.get(request)

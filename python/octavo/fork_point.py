@@ -36,12 +36,12 @@ def fork_point(
         params: None is the parameters of the request itself.
         position: how many tokens are kept, prompt included; None is all that were generated so far.
     """
-    origin = output.origin
-    if not isinstance(output, RequestOutput) or origin is None:
+    origin = output.origin if isinstance(output, RequestOutput) else None
+    if origin is None:
         raise InvalidArgumentError(
             "request must be an output of this engine, and not a pickled one", param="request"
         )
-    checks.integer("choice", choice, 0, len(origin.token_ids) - 1)
+    choice = checks.integer("choice", choice, 0, len(origin.token_ids) - 1)
     history = output.prompt_token_ids + origin.token_ids[choice]
     if position is not None:
         history = history[: checks.integer("position", position, 1, len(history))]

@@ -166,6 +166,7 @@ class LLM:
         Raises:
             InvalidArgumentError: the position or choice is not there, or the engine has forgotten the request: it
                 remembers about as many tokens as the cache holds.
+            RefusedError: there is no room behind the position, with the numbers.
         """
         point = fork_point(request, sampling_params, choice, position)
 

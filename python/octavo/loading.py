@@ -179,9 +179,12 @@ class LoadedModel:
         """Continue a request's choice a second time; like ``submit``."""
         self.check_alive()
         native = self._native(point.params, len(point.ids))
-        return self.engine.fork(
-            point.engine_id, channel, params=native, choice=point.choice, position=len(point.ids)
-        )
+        try:
+            return self.engine.fork(
+                point.engine_id, channel, params=native, choice=point.choice, position=len(point.ids)
+            )
+        except RefusedError as error:
+            raise self._with_advice(error) from None
 
     def _with_advice(self, error: RefusedError) -> RefusedError:
         """The refusal of a prompt that a longer window would take says so; the model's own limit cannot be raised."""

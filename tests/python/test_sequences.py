@@ -277,6 +277,32 @@ def test_forks_that_cannot_be(tiny: LLM) -> None:
         tiny.fork(output)
 
 
+def test_a_fork_that_the_window_has_no_room_for_is_refused_with_the_numbers(tiny_llama: Path) -> None:
+    with LLM(tiny_llama, skip_tokenizer_init=True, num_gpu_blocks_override=8, max_model_len=64) as small:
+        full = small.generate([PROMPT[:40]], hot(max_tokens=None, ignore_eos=True), use_tqdm=False)[0]
+        engine = AsyncEngine(small.model)
+
+        async def later() -> None:
+            engine.fork(full, hot())
+
+        for fork in (lambda: small.fork(full, hot()), lambda: asyncio.run(later())):
+            with pytest.raises(
+                RefusedError, match="context length is 64 tokens.*raise max_model_len"
+            ) as caught:
+                fork()
+            assert (caught.value.code, caught.value.value, caught.value.limit) == (
+                "context_length_exceeded",
+                64,
+                64,
+            )
+
+
+@pytest.mark.parametrize("request_", [None, "abc", 5, [1]])
+def test_what_is_no_output_cannot_be_forked(tiny: LLM, request_: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="request must be an output of this engine"):
+        tiny.fork(request_)
+
+
 def test_a_running_request_is_forked(tiny: LLM) -> None:
     async def main() -> None:
         engine = AsyncEngine(tiny.model)
