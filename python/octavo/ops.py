@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -36,8 +37,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from octavo import _engine
+from octavo import _engine, checks
 from octavo._engine import PackedWeight
+from octavo.checks import invalid
 from octavo.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -133,8 +135,43 @@ def _kernels(context: Context | None, tensor: Any) -> contextlib.AbstractContext
     return (context or _default_context(device if device.startswith("cuda:") else "cpu"))._kernels()
 
 
-def _indices(values: Indices) -> Tensor:
-    return np.asarray(values, dtype=np.int64) if isinstance(values, Sequence) else values
+def _indices(values: Indices, name: str) -> Tensor:
+    if not isinstance(values, Sequence):
+        return values
+    try:
+        return np.asarray([operator.index(value) for value in values], dtype=np.int64)
+    except (TypeError, OverflowError):
+        raise invalid(name, values, "integers of 64 bits") from None
+
+
+def _copy(copy: Sequence[int]) -> tuple[int, int, int | None]:
+    try:
+        source, target, *slots = (checks.integer("copies", value, -(2**63), 2**63 - 1) for value in copy)
+        (count,) = slots or (None,)
+    except (TypeError, ValueError):
+        raise invalid("copies", copy, "pairs or triples of integers: source, target, slots") from None
+    return source, target, count
+
+
+def _prefix_group(group: tuple[Sequence[int], int]) -> tuple[list[int], int]:
+    try:
+        rows, partitions = group
+        return [operator.index(row) for row in rows], operator.index(partitions)
+    except (TypeError, ValueError):
+        raise invalid("prefix_groups", group, "pairs of a list of rows and a number of partitions") from None
+
+
+def _packed(packed: PackedWeight) -> PackedWeight:
+    if not isinstance(packed, PackedWeight):
+        raise invalid("packed", packed, "what pack_linear returned")
+    return packed
+
+
+def _real(value: float, name: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise invalid(name, value, "a number") from None
 
 
 def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -148,7 +185,9 @@ def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _shape(x: Any, name: str) -> tuple[int, ...]:
     shape = getattr(x, "shape", None)
     if shape is None:
-        raise TypeError(f"{name} must be a torch tensor or a NumPy array, got {type(x).__name__}")
+        raise InvalidArgumentError(
+            f"{name} must be a torch tensor or a NumPy array, got {type(x).__name__}", param=name
+        )
     return tuple(shape)
 
 
@@ -201,8 +240,9 @@ def paged_attention(
         out = _empty(q, (*_shape(q, "q")[:2], *_shape(v_cache, "v_cache")[3:]))
     with _kernels(context, q) as kernels:
         _engine.paged_attention(kernels, 
-        q, k_cache, v_cache, block_tables, _indices(seq_lens), _indices(query_lens),
-        scale, window, softcap, sinks, [(list(rows), n) for rows, n in prefix_groups], out,
+        q, k_cache, v_cache, block_tables, _indices(seq_lens, "seq_lens"), _indices(query_lens, "query_lens"),
+        _real(scale, "scale"), checks.integer("window", window, 0, 2**31 - 1), _real(softcap, "softcap"), sinks,
+        [_prefix_group(group) for group in prefix_groups], out,
     )  # fmt: skip
     return out
 
@@ -227,7 +267,7 @@ def write_kv(
         context: device, threads and stream to use.
     """
     with _kernels(context, k) as kernels:
-        _engine.write_kv(kernels, k, v, k_cache, v_cache, _indices(slot_mapping))
+        _engine.write_kv(kernels, k, v, k_cache, v_cache, _indices(slot_mapping, "slot_mapping"))
 
 
 def copy_blocks(
@@ -245,7 +285,7 @@ def copy_blocks(
         copies: ``(source, target)``, or ``(source, target, slots)`` for the first ``slots`` slots of the block only.
         context: device, threads and stream to use.
     """
-    full = [(copy[0], copy[1], copy[2] if len(copy) == 3 else None) for copy in copies]
+    full = [_copy(copy) for copy in copies]
     with _kernels(context, k_cache) as kernels:
         _engine.copy_blocks(kernels, k_cache, v_cache, full)
 
@@ -268,7 +308,7 @@ def rms_norm(
     if out is None:
         out = _empty(x, _shape(x, "x"))
     with _kernels(context, x) as kernels:
-        _engine.rms_norm(kernels, x, weight, eps, out)
+        _engine.rms_norm(kernels, x, weight, _real(eps, "eps"), out)
     return out
 
 
@@ -311,12 +351,14 @@ def rope_table(
         (``torch.from_numpy`` shares it).
     """
     if rotary_dim <= 0 or rotary_dim % 2:
-        raise ValueError(f"rotary_dim must be even and positive, got {rotary_dim}")
+        raise invalid("rotary_dim", rotary_dim, "even and positive")
     if inv_freq is None:
         inv_freq = theta ** -(np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim)
     frequencies = np.asarray(inv_freq, dtype=np.float64)
     if frequencies.shape != (rotary_dim // 2,):
-        raise ValueError(f"inv_freq must have shape ({rotary_dim // 2},), got {frequencies.shape}")
+        raise InvalidArgumentError(
+            f"inv_freq must have shape ({rotary_dim // 2},), got {frequencies.shape}", param="inv_freq"
+        )
     angles = np.arange(max_positions, dtype=np.float64)[:, None] * frequencies
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
@@ -336,7 +378,7 @@ def rope(
         context: device, threads and stream to use.
     """
     with _kernels(context, q) as kernels:
-        _engine.rope(kernels, q, k, _indices(positions), rope_table)
+        _engine.rope(kernels, q, k, _indices(positions, "positions"), rope_table)
 
 
 def pack_linear(weight: Tensor, format: str = "", *, context: Context | None = None) -> PackedWeight:
@@ -380,7 +422,7 @@ def linear(
         ``out``, or a new tensor.
     """
     if out is None:
-        out = _empty(x, (*_shape(x, "x")[:-1], packed.n))
+        out = _empty(x, (*_shape(x, "x")[:-1], _packed(packed).n))
     with _kernels(context, x) as kernels:
-        _engine.linear(kernels, x, packed, bias, out)
+        _engine.linear(kernels, x, _packed(packed), bias, out)
     return out

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from octavo import ops
-from octavo.errors import InvalidArgumentError
+from octavo.errors import InvalidArgumentError, OctavoError
 
 
 def arguments() -> dict[str, Any]:
@@ -109,6 +109,11 @@ def test_a_tensor_that_does_not_fit_is_named(name: str, why: str) -> None:
         ("softcap", -1.0),
         ("sinks", torch.zeros(3)),
         ("out", torch.empty(3, 4, 16)),
+        ("scale", "big"),
+        ("window", 0.5),
+        ("softcap", None),
+        ("prefix_groups", [5]),
+        ("prefix_groups", [([0.5], 0)]),
         ("prefix_groups", [([0, 2], 0)]),
         ("prefix_groups", [([0], 1)]),
         ("prefix_groups", [([0], 0), ([0], 0)]),
@@ -155,11 +160,23 @@ def test_other_ops_name_what_does_not_fit() -> None:
         ("k", lambda: ops.write_kv(torch.randn(2, 1, 4), k, cache, cache, [0, 1])),
         ("copies", lambda: ops.copy_blocks(cache, cache.clone(), [(0, 2)])),
         ("copies", lambda: ops.copy_blocks(cache, cache.clone(), [(0, 1, 9)])),
+        ("copies", lambda: ops.copy_blocks(cache, cache.clone(), [(0,)])),
+        ("copies", lambda: ops.copy_blocks(cache, cache.clone(), [(0, 1, 2, 3)])),
+        ("copies", lambda: ops.copy_blocks(cache, cache.clone(), [(0.5, 1)])),
+        ("copies", lambda: ops.copy_blocks(cache, cache.clone(), [(2**70, 1)])),
+        ("copies", lambda: ops.copy_blocks(cache, cache.clone(), [1])),
+        ("x", lambda: ops.rms_norm([1, 2], torch.ones(2), 1e-5)),
+        ("eps", lambda: ops.rms_norm(x, torch.ones(8), "small")),
+        ("positions", lambda: ops.rope(k, k.clone(), [0.5, 1], table)),
+        ("positions", lambda: ops.rope(k, k.clone(), [0, 2**70], table)),
+        ("packed", lambda: ops.linear(x, x)),
+        ("rotary_dim", lambda: ops.rope_table(4, 7)),
+        ("inv_freq", lambda: ops.rope_table(4, 8, inv_freq=[1.0])),
         ("threads", lambda: ops.Context(-1)),
         ("isa", lambda: ops.Context(1, "sse9")),
     ]
     for name, call in cases:
-        with pytest.raises(Exception, match=".") as error:
+        with pytest.raises(OctavoError, match=".") as error:
             call()
         assert getattr(error.value, "param", None) == name, error.value
 
@@ -221,6 +238,6 @@ def test_linear_names_what_does_not_fit() -> None:
         ("out", lambda: ops.linear(x, packed, out=torch.empty(3, 15))),
     ]
     for name, call in cases:
-        with pytest.raises(Exception, match=".") as error:
+        with pytest.raises(OctavoError, match=".") as error:
             call()
         assert getattr(error.value, "param", None) == name, error.value
