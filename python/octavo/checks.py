@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import numbers
+import operator
 from typing import Any
 
 from octavo.errors import InvalidArgumentError
@@ -17,8 +19,8 @@ def invalid(name: str, value: Any, must: str) -> InvalidArgumentError:
 
 
 def number(name: str, value: Any, low: float, high: float) -> float:
-    """A finite int or float within [low, high]; bool is not a number here."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    """A finite number of Python or NumPy within [low, high]; bool is not a number here."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise invalid(name, value, f"a number from {low:g} to {high:g}")
     try:
         as_float = float(value)
@@ -30,10 +32,20 @@ def number(name: str, value: Any, low: float, high: float) -> float:
 
 
 def integer(name: str, value: Any, low: int, high: int) -> int:
-    """An int within [low, high]; bool and float are not ints here."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+    """What is an index (an int, or one of NumPy or torch) within [low, high]; bool is none here."""
+    as_int = _index(value)
+    if as_int is None or not low <= as_int <= high:
         raise invalid(name, value, f"an integer from {low} to {high}")
-    return value
+    return as_int
+
+
+def _index(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def boolean(name: str, value: Any) -> bool:
@@ -43,14 +55,18 @@ def boolean(name: str, value: Any) -> bool:
 
 
 def token_ids(name: str, value: Any, vocab_size: int | None = None) -> list[int]:
-    """A list of token ids, within the vocabulary where that is known."""
+    """A list, array or tensor of token ids as a list, within the vocabulary where that is known."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         raise invalid(name, value, "a list of token ids")
-    ids = list(value)
+    ids: list[int] = []
     limit = 2**31 if vocab_size is None else vocab_size
-    for token in ids:
-        if isinstance(token, bool) or not isinstance(token, int):
-            raise invalid(name, token, "a list of integers")
+    for given in value:
+        token = given if type(given) is int else _index(given)
+        if token is None:
+            raise invalid(name, given, "a list of integers")
+        ids.append(token)
         if not 0 <= token < limit:
             raise InvalidArgumentError(
                 f"{name} holds token id {token}, which is out of vocabulary: ids run from 0 to {limit - 1}",

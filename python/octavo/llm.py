@@ -66,7 +66,7 @@ class LLM:
 
         Args:
             prompts: a string, a list of token ids, ``{"prompt": ...}`` or ``{"prompt_token_ids": ...}``, or a list
-                of these.
+                of these. Arrays and tensors stand for lists.
             sampling_params: one for all, one per prompt, or None for the model's defaults.
             prompt_token_ids: token ids (one list or several) in place of ``prompts``.
             use_tqdm: show a progress bar; or what to make it with.
@@ -84,6 +84,8 @@ class LLM:
         if (prompts is None) == (prompt_token_ids is None):
             raise InvalidArgumentError("give either prompts or prompt_token_ids", param="prompts")
         given = prompts if prompts is not None else prompt_token_ids
+        if hasattr(given, "tolist"):  # an array or a tensor
+            given = given.tolist()
         if not hasattr(given, "__iter__"):
             raise invalid("prompts", given, "a prompt or a list of prompts")
         ready = prepare(self.model, [given] if is_single(given) else list(given))

@@ -158,9 +158,9 @@ class LoadedModel:
             RefusedError: it can never be served, with the numbers.
         """
         self.check_alive()
-        checks.integer("priority", priority, -(2**31), 2**31 - 1)
-        checks.integer("tenant", tenant, 0, 2**64 - 1)
-        checks.integer("shared_tokens", shared_tokens, 0, 2**31 - 1)
+        priority = checks.integer("priority", priority, -(2**31), 2**31 - 1)
+        tenant = checks.integer("tenant", tenant, 0, 2**64 - 1)
+        shared_tokens = checks.integer("shared_tokens", shared_tokens, 0, 2**31 - 1)
         native = self._native(params, len(ids))
         try:
             return self.engine.submit(

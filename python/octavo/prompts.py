@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,11 +45,15 @@ def is_single(prompts: Any) -> bool:
     """Whether this is one prompt and not a list of them."""
     if isinstance(prompts, (str, Mapping)):
         return True
-    return isinstance(prompts, Sequence) and bool(prompts) and all(type(p) is int for p in prompts)
+    return (
+        isinstance(prompts, Sequence)
+        and bool(prompts)
+        and all(isinstance(p, numbers.Integral) and not isinstance(p, bool) for p in prompts)
+    )
 
 
 def prepare(model: LoadedModel, prompts: Sequence[Any]) -> list[Prompt]:
-    """Each prompt — a string, a list of token ids, or a map with one of them — with its token ids.
+    """Each prompt — a string, a list, array or tensor of token ids, or a map with one of them — with its token ids.
 
     Raises:
         InvalidArgumentError: a prompt of another form, empty, or with ids out of the vocabulary; it is numbered.
@@ -86,7 +91,7 @@ def _split(prompt: Any, index: int) -> tuple[str | None, Any]:
         if ids is not None or isinstance(text, str):
             return (text if isinstance(text, str) else None), ids
     elif hasattr(prompt, "__iter__") and not isinstance(prompt, bytes):
-        return None, prompt.tolist() if hasattr(prompt, "tolist") else prompt
+        return None, prompt
     raise InvalidArgumentError(
         f"prompt {index} must be a string, a list of token ids or a map with prompt or prompt_token_ids, got "
         f"{type(prompt).__name__}",

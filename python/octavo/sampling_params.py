@@ -33,7 +33,8 @@ class SamplingParams:
     """Sampling parameters of one request.
 
     Each value is checked when the object is made and again when the request is submitted; an
-    ``InvalidArgumentError`` (a ``ValueError``) names the field, the value and the limit.
+    ``InvalidArgumentError`` (a ``ValueError``) names the field, the value and the limit. NumPy's numbers are taken as
+    Python's.
 
     Attributes:
         n: completions per prompt. They share the prompt's cache; completion i draws its own random numbers.
@@ -138,16 +139,17 @@ class SamplingParams:
     def check(self) -> None:
         """Raise ``InvalidArgumentError`` for the first field that is out of range or not supported."""
         self._check_sequences()
-        checks.number("presence_penalty", self.presence_penalty, -2.0, 2.0)
-        checks.number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
-        if checks.number("repetition_penalty", self.repetition_penalty, 0.0, 10.0) == 0.0:
+        self.presence_penalty = checks.number("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        self.frequency_penalty = checks.number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        self.repetition_penalty = checks.number("repetition_penalty", self.repetition_penalty, 0.0, 10.0)
+        if self.repetition_penalty == 0.0:
             raise checks.invalid("repetition_penalty", self.repetition_penalty, "above 0")
-        checks.number("temperature", self.temperature, 0.0, 100.0)
-        checks.number("top_p", self.top_p, 0.0, 1.0)
-        checks.integer("top_k", self.top_k, -1, 2**63 - 1)
-        checks.number("min_p", self.min_p, 0.0, 1.0)
+        self.temperature = checks.number("temperature", self.temperature, 0.0, 100.0)
+        self.top_p = checks.number("top_p", self.top_p, 0.0, 1.0)
+        self.top_k = checks.integer("top_k", self.top_k, -1, 2**63 - 1)
+        self.min_p = checks.number("min_p", self.min_p, 0.0, 1.0)
         if self.seed is not None:
-            checks.integer("seed", self.seed, -(2**63), 2**64 - 1)
+            self.seed = checks.integer("seed", self.seed, -(2**63), 2**64 - 1)
         self._check_lengths()
         self._check_lists()
         for name in ("ignore_eos", "detokenize", "skip_special_tokens", "include_stop_str_in_output"):
@@ -177,14 +179,14 @@ class SamplingParams:
             )
 
     def _check_sequences(self) -> None:
-        checks.integer("n", self.n, 1, MAX_TOKENS)
+        self.n = checks.integer("n", self.n, 1, MAX_TOKENS)
         for name in ("best_of", "beam_width"):
             if getattr(self, name) is not None:
-                checks.integer(name, getattr(self, name), 1, MAX_TOKENS)
+                setattr(self, name, checks.integer(name, getattr(self, name), 1, MAX_TOKENS))
         if self.best_of is not None and self.best_of < self.n:
             raise checks.invalid("best_of", self.best_of, f"at least n ({self.n})")
         checks.boolean("use_beam_search", self.use_beam_search)
-        checks.number("length_penalty", self.length_penalty, -100.0, 100.0)
+        self.length_penalty = checks.number("length_penalty", self.length_penalty, -100.0, 100.0)
         if self.early_stopping != "never":
             checks.boolean("early_stopping", self.early_stopping)
         if self.use_beam_search:
@@ -224,15 +226,17 @@ class SamplingParams:
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None:
-            checks.integer("max_tokens", self.max_tokens, 1, MAX_TOKENS)
-        checks.integer("min_tokens", self.min_tokens, 0, MAX_TOKENS)
+            self.max_tokens = checks.integer("max_tokens", self.max_tokens, 1, MAX_TOKENS)
+        self.min_tokens = checks.integer("min_tokens", self.min_tokens, 0, MAX_TOKENS)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise checks.invalid("min_tokens", self.min_tokens, f"at most max_tokens ({self.max_tokens})")
         for name in ("logprobs", "prompt_logprobs"):
             if getattr(self, name) is not None:
-                checks.integer(name, getattr(self, name), 0, MAX_TOKENS)
+                setattr(self, name, checks.integer(name, getattr(self, name), 0, MAX_TOKENS))
         if self.truncate_prompt_tokens is not None:
-            checks.integer("truncate_prompt_tokens", self.truncate_prompt_tokens, 1, MAX_TOKENS)
+            self.truncate_prompt_tokens = checks.integer(
+                "truncate_prompt_tokens", self.truncate_prompt_tokens, 1, MAX_TOKENS
+            )
 
     def _check_pauses(self) -> None:
         for pair in self.stop_pauses or ():
@@ -249,7 +253,7 @@ class SamplingParams:
         checks.strings("bad_words", self.bad_words)
         for name in ("stop_token_ids", "allowed_token_ids"):
             if getattr(self, name) is not None:
-                checks.token_ids(name, getattr(self, name))
+                setattr(self, name, checks.token_ids(name, getattr(self, name)))
         if self.allowed_token_ids is not None and not list(self.allowed_token_ids):
             raise checks.invalid("allowed_token_ids", self.allowed_token_ids, "None or at least one token id")
         if self.logit_bias is not None:
@@ -332,8 +336,8 @@ class SamplingParams:
             "allowed_token_ids", self.allowed_token_ids or [], vocab_size
         )
         if self.logit_bias:
-            checks.token_ids("logit_bias", self.logit_bias, vocab_size)
-            out.logit_bias = [(token, float(bias)) for token, bias in self.logit_bias.items()]
+            ids = checks.token_ids("logit_bias", self.logit_bias, vocab_size)
+            out.logit_bias = list(zip(ids, map(float, self.logit_bias.values()), strict=True))
         out.stop = self.stop_strings
         out.stop_pauses = [(opening, closing) for opening, closing in self.stop_pauses or ()]
         out.stop_paused = self.stop_paused

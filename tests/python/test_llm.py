@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
 
 from octavo import LLM, SamplingParams
@@ -56,8 +57,6 @@ def test_outputs_come_in_the_order_of_the_prompts(llm: LLM) -> None:
 
 
 def test_every_form_of_prompt(llm: LLM) -> None:
-    import numpy as np
-
     text = "The sky is"
     ids = llm.get_tokenizer().encode(text)
     forms: list[Any] = [text, ids, {"prompt": text}, {"prompt_token_ids": ids}, np.array(ids), tuple(ids)]
@@ -72,6 +71,21 @@ def test_every_form_of_prompt(llm: LLM) -> None:
         outputs[:1]
     )
     assert llm.generate([], GREEDY) == []
+    torch = pytest.importorskip("torch")
+    array = np.array(ids)
+    for one in (
+        array,
+        torch.tensor(ids),
+        list(array),
+        [array],
+        [list(array)],
+        [torch.tensor(ids)],
+        array[None],
+    ):
+        (output,) = llm.generate(one, GREEDY, use_tqdm=False)
+        assert output.prompt_token_ids == ids and {type(token) for token in output.prompt_token_ids} == {int}
+    (output,) = llm.generate({"prompt_token_ids": array}, GREEDY, use_tqdm=False)
+    assert output.prompt_token_ids == ids
 
 
 @pytest.mark.parametrize(
@@ -84,6 +98,10 @@ def test_every_form_of_prompt(llm: LLM) -> None:
         ([[-1]], "-1, which is out of vocabulary"),
         ([[True]], "list of integers"),
         ([[1.5]], "list of integers"),
+        (np.array([1.5]), "got float"),
+        ([np.array([1.5])], "list of integers"),
+        (np.array(3), "prompts must be"),
+        ([np.array(3)], "list of token ids"),
         ([{"text": "x"}], "'text'"),
         ([{}], "prompt 0 must be"),
         ([None], "prompt 0 must be"),

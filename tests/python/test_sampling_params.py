@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from octavo import RequestOutputKind, SamplingParams
@@ -59,6 +60,22 @@ def test_values_out_of_range_are_named(name: str, values: list[Any]) -> None:
         assert caught.value.param == name
         assert isinstance(caught.value, ValueError)
         assert len(str(caught.value)) < 400
+
+
+def test_numbers_of_numpy_are_taken_as_pythons() -> None:
+    given = SamplingParams(
+        n=np.int32(2), temperature=np.float32(0.5), top_p=np.float16(0.5), seed=np.uint64(5), max_tokens=np.int64(3),
+        logprobs=np.int8(1), stop_token_ids=np.array([4, 5]), logit_bias={np.int64(5): np.float64(3)},
+    )  # fmt: skip
+    plain = SamplingParams(n=2, temperature=0.5, top_p=0.5, seed=5, max_tokens=3, logprobs=1)
+    for name in ("n", "temperature", "top_p", "seed", "max_tokens", "logprobs"):
+        value = getattr(given, name)
+        assert value == getattr(plain, name) and type(value) in (int, float)
+    native = engine_params(stop_token_ids=np.array([4, 5]), logit_bias={np.int64(5): np.float64(3)})
+    assert native.logit_bias == [(5, 3.0)] and {4, 5} <= set(native.stop_token_ids)
+    for wrong in ({"n": np.True_}, {"n": np.float32(2)}, {"temperature": np.array([0.5])}):
+        with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
+            SamplingParams(**wrong)
 
 
 def test_a_value_changed_later_is_checked_again() -> None:
