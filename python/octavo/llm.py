@@ -107,7 +107,8 @@ class LLM:
         """Answer a conversation, or each of several.
 
         Args:
-            messages: a list of ``{"role", "content"}`` maps, or a list of such lists.
+            messages: a list of ``{"role", "content"}`` maps, or a list of such lists. Roles are developer, system,
+                user, assistant and tool.
             sampling_params, use_tqdm, lora_request: as in ``generate``.
             chat_template: Jinja source in place of the model's.
             tools: functions that may be called, as OpenAI describes them. A template that knows no tools gets them
@@ -116,6 +117,7 @@ class LLM:
                 ``octavo.chat.ChatTemplate.render``.
         """
         from octavo.chat import ChatTemplate
+        from octavo.chat_roles import check_roles
         from octavo.tool_prompt import fitted
 
         no_adapter(lora_request)
@@ -123,6 +125,8 @@ class LLM:
         if chat_template is not None:
             template = ChatTemplate(self.model.require_tokenizer("messages"), chat_template)
         conversations = messages if messages and isinstance(messages[0], (list, tuple)) else [messages]
+        for conversation in conversations:
+            check_roles(conversation)
         fits = [fitted(template, conversation, tools or ()) for conversation in conversations]
         ready = [
             Prompt(

@@ -232,6 +232,17 @@ def test_chat_in_its_variants(llm: LLM) -> None:
         llm.chat([], GREEDY)
 
 
+def test_the_roles_of_a_chat_are_those_of_the_api(llm: LLM) -> None:
+    from octavo.chat_roles import ROLES
+    from octavo_gateway.protocol.chat import ChatMessage
+
+    assert get_args(get_type_hints(ChatMessage)["role"]) == ROLES
+    with pytest.raises(InvalidArgumentError, match=r"messages\[1\].role must be one of .* got 'wizard'"):
+        llm.chat(
+            [{"role": "user", "content": "a"}, {"role": "wizard", "content": "b"}], GREEDY, use_tqdm=False
+        )
+
+
 def test_the_progress_bar(llm: LLM) -> None:
     class Bar:
         made: list[Any] = []  # noqa: RUF012
