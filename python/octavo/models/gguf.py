@@ -67,6 +67,8 @@ def from_gguf(
     declared = fields.integer("vocab_size", 0, high=MAX_VOCAB)
     embedding = f"{names.embedding}.weight"
     out.vocab = shapes[embedding][0] if embedding in shapes else declared
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    _check_vocab_size(fields, declared, len(tokens) if isinstance(tokens, list) else 0, out.vocab)
     out.tied_embeddings = f"{names.head}.weight" not in shapes
     out.attention_bias = biased("q") or biased("qkv")
     out.attention_output_bias = biased("out")
@@ -86,6 +88,14 @@ def from_gguf(
     bos = everything.token_ids("tokenizer.ggml.bos_token_id")
     out.bos_token_id = bos[0] if bos else -1
     return out
+
+
+def _check_vocab_size(fields: Fields, declared: int, tokens: int, rows: int) -> None:
+    if declared and not tokens <= declared <= rows:
+        raise fields.corrupt(
+            "vocab_size",
+            f"is {declared}, but the file has {tokens} tokens and an embedding of {rows} rows",
+        )
 
 
 def _rope(

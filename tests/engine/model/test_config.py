@@ -255,3 +255,13 @@ def test_gguf_metadata_that_cannot_be_honoured_is_refused_by_key_and_value(key, 
     with pytest.raises(ModelError, match=words) as e:
         from_gguf(GGUF | {key: value}, weights())
     assert e.value.param == key
+
+
+def test_a_gguf_whose_vocabulary_contradicts_its_tokens_or_rows_is_refused():
+    tokens = {"tokenizer.ggml.tokens": [str(i) for i in range(40)]}
+    for size in (40, 44, 48):  # the embedding may have more rows than there are tokens
+        assert from_gguf(GGUF | tokens | {"llama.vocab_size": size}, weights()).vocab == 48
+    for size in (1, 39, 49):
+        said = f"llama.vocab_size is {size}, but the file has 40 tokens and an embedding of 48 rows"
+        with pytest.raises(ModelError, match=said):
+            from_gguf(GGUF | tokens | {"llama.vocab_size": size}, weights())
