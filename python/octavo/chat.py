@@ -11,6 +11,7 @@ from typing import Any
 from octavo import checks
 from octavo.chat_content import content_texts
 from octavo.errors import InvalidArgumentError, ModelError, OctavoError
+from octavo.templating import OutOfTimeError, TemplateEnvironment, TemplateLimitError, Watchdog
 from octavo.tokenizer import Tokenizer
 from octavo.tokenizer.control import ControlTokens
 
@@ -20,11 +21,14 @@ _REASONING = ("reasoning_content", "reasoning", "thinking")
 _END_MARK = "\ufdefEND_OF_MESSAGE "
 
 
+MAX_SECONDS = 2.0  # of a processor, for one rendering
+
+
 class ChatTemplate:
     """A model's chat template: renders messages to text and encodes them to token ids.
 
     The template runs in Jinja's immutable sandbox with the globals, filters and extensions that Hugging Face's
-    libraries offer to it.
+    libraries offer to it, within ``MAX_SECONDS`` and the sizes of ``octavo.templating.budget``.
 
     Args:
         tokenizer: gives the token ids, the template's named tokens and, without ``source``, the template.
@@ -45,7 +49,9 @@ class ChatTemplate:
             )
         self.source = source
         self.tokenizer = tokenizer
-        self._compiled = _compile(source)
+        self._environment = TemplateEnvironment()
+        self._watchdog = Watchdog()
+        self._compiled = _compile(self._environment, source)
 
     def render(
         self,
@@ -216,7 +222,20 @@ class ChatTemplate:
             "add_generation_prompt": add_prompt,
         }
         try:
-            text: str = self._compiled.render(variables)
+            text = self._watchdog.run(
+                MAX_SECONDS, lambda: self._environment.render(self._compiled, variables)
+            )
+        except OutOfTimeError:
+            raise InvalidArgumentError(
+                f"the chat template took more than {MAX_SECONDS:g} s of processor time, which is the limit",
+                param="messages",
+            ) from None
+        except TemplateLimitError as error:
+            raise InvalidArgumentError(f"the chat template {error}", param="messages") from error
+        except MemoryError as error:
+            raise InvalidArgumentError(
+                "the chat template needs more memory than there is", param="messages"
+            ) from error
         except Exception as error:  # a template is a program: it may raise anything
             raise InvalidArgumentError(
                 f"the chat template failed: {_brief(error)}", code="invalid_argument", param="messages"
@@ -280,27 +299,7 @@ def _brief(error: Exception) -> str:
     return (str(error) or type(error).__name__)[:500]
 
 
-def _compile(source: str) -> Any:
-    import jinja2
-    import jinja2.ext
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Generation(jinja2.ext.Extension):
-        """``{% generation %}…{% endgeneration %}`` marks the assistant's words for training; here it is transparent."""
-
-        tags = {"generation"}  # noqa: RUF012 - Jinja reads the class attribute
-
-        def parse(self, parser: Any) -> Any:
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            return jinja2.nodes.Scope(body, lineno=line)
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
-    )
-    environment.filters["tojson"] = _tojson
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
+def _compile(environment: TemplateEnvironment, source: str) -> Any:
     try:
         return environment.from_string(source)
     except Exception as error:  # a TemplateError, or what Python's compiler and stack have to say
@@ -309,28 +308,3 @@ def _compile(source: str) -> Any:
             code="corrupt_file",
             param="chat_template",
         ) from error
-
-
-def _tojson(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """JSON without Jinja's escapes for HTML."""
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
-
-
-def _raise_exception(message: str) -> None:
-    import jinja2
-
-    raise jinja2.TemplateError(message)
-
-
-def _strftime_now(pattern: str) -> str:
-    from datetime import datetime
-
-    return datetime.now().strftime(pattern)

@@ -196,7 +196,7 @@ class ChatService:
                 call_form=context.tool_format.example,
             )
 
-        return await self._context.workers.run(work, text_length(request.messages))
+        return await self._context.workers.run(work, text_length(request.messages), chat=True)
 
     async def _encode(self, request: ChatCompletionRequest, tools: ToolUse) -> list[int]:
         return self._context.shorten_prompt(await self.encode(request, tools), request, "messages")

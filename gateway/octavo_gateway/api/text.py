@@ -18,12 +18,42 @@ _TOKENIZER_NICENESS = 10
 _LARGE = 256 * 1024  # characters
 
 
+THREADS = "octavo-text"  # how the names of all threads here begin
+
+
+class _Pool:
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"{THREADS}-{name}")
+        self._large = asyncio.Lock()
+
+    async def run(self, work: Callable[[], T], length: int) -> T:
+        """The result. Who is cancelled leaves nothing that has not begun; what has begun counts until its end."""
+        if length <= _LARGE:
+            return await asyncio.wrap_future(self._threads.submit(work))
+        loop = asyncio.get_running_loop()
+        await self._large.acquire()
+
+        def release(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._large.release)
+
+        future = self._threads.submit(work)
+        future.add_done_callback(release)
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
 class TextWorkers:
-    """Runs the tokenizer's work. A large prompt holds one thread and nobody's next token."""
+    """Runs the tokenizer's work. A large prompt holds one thread and nobody's next token.
+
+    Conversations have threads of their own: no other request waits for a template.
+    """
 
     def __init__(self, threads: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="octavo-tokenizer")
-        self._large = asyncio.Lock()
+        self._plain = _Pool(threads, "plain")
+        self._chats = _Pool(threads, "chats")
 
     def warm(self, work: Callable[[], object]) -> None:
         """Do `work` once in a thread of low priority, from which the tokenizer's own threads inherit it.
@@ -41,7 +71,7 @@ class TextWorkers:
         thread.start()
         thread.join()
 
-    async def run(self, work: Callable[[], T], length: int = 0) -> T:
+    async def run(self, work: Callable[[], T], length: int = 0, *, chat: bool = False) -> T:
         """The result of `work`; octavo's complaints become answers, `messages` at fault by default.
 
         `length`: characters that it tokenizes. Large texts go one at a time, so that another thread is left.
@@ -49,17 +79,18 @@ class TextWorkers:
         from octavo.errors import OctavoError
 
         try:
-            async with self._large if length > _LARGE else contextlib.nullcontext():
-                return await self.call(work)
+            return await (self._chats if chat else self._plain).run(work, length)
         except OctavoError as e:
             raise from_engine(e.code, e.param, str(e)) from None
 
     async def call(self, work: Callable[[], T]) -> T:
         """The result of `work`, whatever it raises."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return await self._plain.run(work, 0)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Drop what has not begun."""
+        self._plain.close()
+        self._chats.close()
 
 
 class PromptLength:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from octavo_gateway.server.settings import ServerSettings
 
 INTERRUPTED = 130  # as in `lifecycle`, which is imported later
+_IDLE_SECONDS = 0.1  # in which a thread without work ends
 BAD_INPUT = 2  # the exit status for what the operator can put right
 
 
@@ -88,9 +89,18 @@ def _complain(what: str, loading: Future[Engine]) -> int:
 
 
 def _leave(status: int, loading: Future[Engine]) -> int:
-    """The exit status; a load that is still under way does not hold up the exit."""
-    if not loading.done():
+    """The exit status; a load or a prompt that is still being tokenized does not hold up the exit."""
+    if not loading.done() or _tokenizing():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
     return status
+
+
+def _tokenizing() -> bool:
+    from octavo_gateway.api.text import THREADS
+
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(THREADS)]
+    for thread in threads:
+        thread.join(_IDLE_SECONDS)
+    return any(thread.is_alive() for thread in threads)
