@@ -145,3 +145,37 @@ def test_deadlines_of_the_engine_free_its_blocks() -> None:
         assert status == 200 and body["choices"][0]["finish_reason"] == "abort"
         assert 0 < body["usage"]["completion_tokens"] < 2000
         assert served.settles()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_deadline_is_kept_while_the_prompt_is_tokenized(large: bool) -> None:
+    """Of work that nobody waits for any more, nothing begins."""
+
+    async def scenario() -> None:
+        engine, begun = slow(), []
+
+        def dawdling(text: str, *, add_special_tokens: bool) -> list[int]:
+            begun.append(text)
+            time.sleep(0.8)
+            return [1]
+
+        engine.tokenizer.encode = dawdling  # type: ignore[method-assign]
+        prompt = "x" * (300_000 if large else 10)
+        async with serving(engine, api={"length_shortcut": False}) as client:
+            asked = {"prompt": prompt, "truncate_prompt_tokens": 5}
+            start = time.monotonic()
+            answers = await asyncio.gather(
+                *(client.post("/v1/completions", {**asked, "timeout": 0.2}) for _ in range(6))
+            )
+            assert [status for status, _, _ in answers] == [504] * 6
+            assert time.monotonic() - start < 0.6
+            gone = [asyncio.ensure_future(client.post("/v1/completions", asked)) for _ in range(6)]
+            await asyncio.sleep(0.1)
+            for request in gone:
+                request.cancel()
+            await asyncio.sleep(1.2)
+            assert len(begun) <= (2 if large else 4)
+            assert client.state.accepted == 0 and engine.submitted == []
+            assert (await client.post("/v1/completions", asked))[0] == 200
+
+    run(scenario())

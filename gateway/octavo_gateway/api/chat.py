@@ -13,6 +13,7 @@ from octavo_gateway.api.caller import Caller
 from octavo_gateway.api.chat_chunks import ChatChunks
 from octavo_gateway.api.chat_form import ChatForm
 from octavo_gateway.api.context import ApiContext
+from octavo_gateway.api.deadlines import Deadlines
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.ids import new_id
 from octavo_gateway.api.messages import echoed_text, plain_messages, text_bytes, text_length
@@ -128,7 +129,8 @@ class ChatService:
         if tools.required:
             values["stop"] = []  # there is no text that they could end
         params = make_params(values, renamed)
-        ids = await self._encode(request, tools)
+        deadlines = Deadlines.of(request, caller, context.settings)
+        ids = await deadlines.kept(self._encode(request, tools))
         opened = self._ends_in_thought(ids)
         parser = replace(parser, opened=opened)
         if values["stop"] and parser.pauses:
@@ -136,7 +138,7 @@ class ChatService:
         context.check_budget(len(ids), params.width, _asked_tokens(request), renamed["max_tokens"])
         thoughts = Thoughts(reasoning, opened, context.engine.tokenizer.control_token)
         wanted = answer_structure(structure, tools, format, thoughts)
-        params = await context.constrained(params, wanted, caller)
+        params = await deadlines.kept(context.constrained(params, wanted, caller))
         context.waiting.check(len(ids))
         generation = context.submit(
             ids, params, request, caller=caller, prompt_param="messages", renamed=renamed

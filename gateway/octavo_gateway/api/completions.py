@@ -10,6 +10,7 @@ import msgspec
 
 from octavo_gateway.api.caller import Caller
 from octavo_gateway.api.context import ApiContext
+from octavo_gateway.api.deadlines import Deadlines
 from octavo_gateway.api.engine import Delta, PositionLogprobs
 from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.ids import new_id
@@ -231,10 +232,11 @@ class CompletionService:
         values["prompt_logprobs"] = max((top for top in tops if top is not None), default=None)
         params = make_params(values, {})
         structure = asked_structure(request)
-        prompts = await read_prompts(context, request)
+        deadlines = Deadlines.of(request, caller, context.settings)
+        prompts = await deadlines.kept(read_prompts(context, request))
         for prompt in prompts:
             context.check_budget(len(prompt.ids), params.width, request.max_tokens, "max_tokens")
-        params = await context.constrained(params, structure, caller)
+        params = await deadlines.kept(context.constrained(params, structure, caller))
         context.waiting.check(sum(len(prompt.ids) for prompt in prompts))
         generations: list[Generation] = []
         try:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from octavo_gateway.api.caller import Caller
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.protocol.common import GenerationFields
 from octavo_gateway.protocol.errors import deadline_exceeded, invalid
 
+T = TypeVar("T")
 MIN_SECONDS, MAX_SECONDS = 1e-3, 1e7
 
 
@@ -37,6 +39,16 @@ class Deadlines:
         if time.monotonic() - caller.arrival >= deadlines.first_token:
             raise deadline_exceeded(deadlines.first_token)
         return deadlines
+
+    async def kept(self, work: Awaitable[T]) -> T:
+        """The result of work that comes before the first token; a 504 when it is not there in time."""
+        if self.first_token == math.inf:
+            return await work
+        left = self.arrival + self.first_token - time.monotonic()
+        try:
+            return await asyncio.wait_for(work, max(0.0, left))
+        except asyncio.TimeoutError:
+            raise deadline_exceeded(self.first_token) from None
 
     def arm(self, first_token: Callable[[], None], whole: Callable[[], None]) -> list[asyncio.TimerHandle]:
         """Timers that call these when the time is over."""
