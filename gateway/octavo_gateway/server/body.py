@@ -38,10 +38,17 @@ class BodyReader:
         encoding = request.headers.get("Content-Encoding", "identity")
         if encoding.lower() != "identity":
             raise ApiError(415, "A body must not be compressed.", code="unsupported_content_encoding")
+        if request.headers.get("Transfer-Encoding", "chunked").strip().lower() != "chunked":
+            raise ApiError(
+                415, "Transfer-Encoding must be chunked alone.", code="unsupported_content_encoding"
+            )
+        expected = request.headers.get("Expect", "100-continue").strip().lower()
+        if expected != "100-continue":
+            raise ApiError(417, "Expect must be 100-continue.", code="expectation_failed")
         declared = request.content_length
         if declared is not None and declared > self._limit:
             raise self._too_large()
-        if request.headers.get("Expect", "").lower() == "100-continue":
+        if "Expect" in request.headers:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0
         content, timer, held = request.content, None, 0
@@ -68,8 +75,10 @@ class BodyReader:
             yield body
         except BodyTimeout:
             raise request_timeout("The body", self._seconds) from None
-        except web.RequestPayloadError as e:
-            raise invalid(None, f"The body cannot be read: {e}") from None
+        except web.RequestPayloadError:
+            raise invalid(
+                None, "The body cannot be read: it is cut off, or its chunks are malformed."
+            ) from None
         finally:
             self._held -= held
             if timer is not None:

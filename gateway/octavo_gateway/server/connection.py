@@ -8,14 +8,22 @@ import sys
 from typing import Any, cast
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http import HttpVersion11
+from aiohttp.http_exceptions import (
+    BadStatusLine,
+    ContentLengthError,
+    HttpProcessingError,
+    InvalidHeader,
+    LineTooLong,
+    TransferEncodingError,
+)
 
+from octavo_gateway.api.ids import new_id
 from octavo_gateway.protocol.errors import (
     ApiError,
     internal_error,
     invalid,
     request_timeout,
-    shorten,
     unavailable,
 )
 from octavo_gateway.server.body import BodyTimeout
@@ -27,6 +35,13 @@ from octavo_gateway.server.settings import ServerSettings
 _log = logging.getLogger("octavo.gateway")
 
 _LINGERING_SECONDS = 2.0  # how long the rest of a refused body is read before the connection closes
+_FAULTS: tuple[tuple[type[BaseException], str], ...] = (
+    (LineTooLong, "a line of its head is too long"),
+    (InvalidHeader, "a header is malformed"),
+    (BadStatusLine, "its first line is malformed"),
+    (TransferEncodingError, "a chunk of its body is malformed"),
+    (ContentLengthError, "its body is shorter than Content-Length says"),
+)
 _THEIR_FAULTS = (HttpProcessingError, web.RequestPayloadError, BodyTimeout, ConnectionError)
 
 
@@ -109,7 +124,7 @@ class _Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the answer is already under way")
         if status < 500:
-            error = invalid(None, f"The request is not valid HTTP: {shorten(message or str(exc), 200)}")
+            error = invalid(None, f"The request is not valid HTTP: {_fault_of(exc)}.")
             error.status = status
         else:
             if exc is not None:
@@ -117,8 +132,15 @@ class _Connection(web.RequestHandler):
             error = internal_error()
         response = error_response(error)
         response.headers["Server"] = SERVER
+        response.headers["X-Request-Id"] = new_id("req")
+        request._version = HttpVersion11  # where nothing could be read aiohttp takes an older one
         response.force_close()
         return response
+
+
+def _fault_of(error: BaseException | None) -> str:
+    """What is wrong, in words that hold nothing of the input."""
+    return next((words for kind, words in _FAULTS if isinstance(error, kind)), "its head is malformed")
 
 
 class _Surplus(asyncio.Protocol):

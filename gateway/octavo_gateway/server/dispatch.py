@@ -82,6 +82,10 @@ class Dispatcher:
 
     async def _dispatch(self, call: Call) -> web.StreamResponse:
         path = call.request.path
+        if call.request.method == "CONNECT":
+            raise ApiError(
+                405, "CONNECT is not possible: this server is no proxy.", code="method_not_allowed"
+            )
         methods = self._routes.get(path)
         if methods is None and path.startswith("/v1/models/"):
             methods = self._routes["/v1/models/"]
