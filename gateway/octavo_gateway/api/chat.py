@@ -24,6 +24,7 @@ from octavo_gateway.api.reasoning import effort_variables
 from octavo_gateway.api.sampling import make_params, sampling_values
 from octavo_gateway.api.sse import DONE, error_event
 from octavo_gateway.api.structure import asked_structure
+from octavo_gateway.api.template_variables import template_variables
 from octavo_gateway.api.tool_grammar import Thoughts, answer_structure
 from octavo_gateway.api.tools import ToolUse, tool_use
 from octavo_gateway.api.whole_choice import WholeChoice
@@ -164,12 +165,7 @@ class ChatService:
         whole = request.truncate_prompt_tokens is None
         if whole:
             self._context.length.check_least(len(request.messages), "messages")
-        goes_on = bool(request.continue_final_message)
-        if goes_on and request.add_generation_prompt:
-            raise invalid(
-                "continue_final_message",
-                "continue_final_message and add_generation_prompt exclude each other.",
-            )
+        given, introduced, goes_on = template_variables(request)
         if goes_on and request.messages[-1].role != "assistant":
             raise invalid(
                 "continue_final_message", "continue_final_message needs an assistant message at the end."
@@ -182,7 +178,7 @@ class ChatService:
                 context.engine.model.chat_template,
                 context.reasoning_format is not None,
             ),
-            **(request.chat_template_kwargs or {}),
+            **given,
         }
 
         def work() -> list[int]:
@@ -190,7 +186,7 @@ class ChatService:
                 length.check_bytes(text_bytes(request.messages), "messages")
             return tokenizer.encode_chat(
                 plain_messages(request.messages),
-                add_generation_prompt=request.add_generation_prompt is not False and not goes_on,
+                add_generation_prompt=introduced,
                 continue_final_message=goes_on,
                 add_special_tokens=bool(request.add_special_tokens),
                 template_kwargs=variables,
