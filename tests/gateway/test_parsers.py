@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted import Delta
 from transcripts import KNOWN, TRANSCRIPTS, Found, Transcript, collect, events_of, parser, read
 
 from octavo_gateway.api.parsers.formats import (
@@ -172,3 +173,20 @@ def test_formats_have_the_names_of_vllm_too() -> None:
     for name in ("qwen3", "deepseek_r1", "mistral", "openai_gptoss"):
         found = reasoning_format(name, "")
         assert found is not None and found.name in REASONING_FORMATS
+
+
+@pytest.mark.parametrize("format", TOOL_FORMATS)
+def test_a_cut_answer_holds_what_was_written_and_no_raw_calls(format: str) -> None:
+    """Wherever it is cut: whole calls, then at most one whose arguments are a beginning of those that it would have."""
+    text = _written(format, [("add", {"a": 1, "b": "xy"}), ("get_weather", {"city": "Z"})], ascii=False)
+    whole = collect(events_of(parser(format), [text])).calls
+    for at in range(len(text)):
+        found = collect([parser_.take(delta) for parser_ in [parser(format)] for delta in _cut(text[:at])])
+        assert [name for name, _ in found.calls] == [name for name, _ in whole][: len(found.calls)]
+        for (_, written), (_, arguments) in zip(found.calls, whole, strict=False):
+            assert arguments.startswith(written), text[:at]
+        assert not found.calls or not found.content.strip(), text[:at]
+
+
+def _cut(text: str) -> list[Delta]:
+    return [Delta(text=text, token_ids=[0]), Delta(finish="length")]

@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from octavo_gateway.api.engine import Delta
-from octavo_gateway.api.parsers.events import Calls, Event, Reasoning, Scanner, joined
+from octavo_gateway.api.parsers.events import Calls, Content, Event, Reasoning, Scanner, joined
 from octavo_gateway.api.parsers.formats import HARMONY, TOOL_FORMATS, ReasoningFormat, ToolFormat
 from octavo_gateway.api.parsers.harmony import HarmonyScanner
 from octavo_gateway.api.parsers.think import PlainScanner, ThinkScanner
@@ -80,8 +80,16 @@ class AnswerParser:
         if self._counts and (thought or any(isinstance(event, Reasoning) for event in events)):
             self.reasoning_tokens += len(delta.token_ids)
         if delta.finish is not None:
-            events += self._scanner.finish()
+            events += self._finish(cut=delta.finish != "stop")
         return joined(events)
+
+    def _finish(self, cut: bool) -> list[Event]:
+        """What was held back. The beginning of one more call that was cut is no text."""
+        self._calls.cut = cut
+        events = self._scanner.finish()
+        if cut and self.called:
+            return [event for event in events if not isinstance(event, Content)]
+        return events
 
     def _scanner_for(self, spec: ParserSpec) -> Scanner:
         if any(format is not None and format.name == HARMONY for format in (spec.tools, spec.reasoning)):

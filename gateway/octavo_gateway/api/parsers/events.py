@@ -48,10 +48,15 @@ class Scanner(Protocol):
 
 
 class Calls:
-    """Numbers the calls of one answer."""
+    """Numbers the calls of one answer.
+
+    Attributes:
+        cut: the answer ended before the model did; nothing is added to what it wrote.
+    """
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
+        self.cut = False
         self.count = 0
 
     def start(self, name: str) -> CallStart:

@@ -41,7 +41,9 @@ class HarmonyScanner:
     def finish(self) -> list[Event]:
         if self._state == self._body:
             events: list[Event] = []
-            self._tell(self._body_end.release(), events)
+            held = self._body_end.release()
+            if self._kind is not None or not self._calls.cut:
+                self._tell(held, events)
             self._end_body(events)
             return events
         return [Content("".join(self._head))] if self._state == self._begin else []
@@ -113,6 +115,6 @@ class HarmonyScanner:
         self._empty = False
 
     def _end_body(self, events: list[Event]) -> None:
-        if self._kind is None and self._empty:
+        if self._kind is None and self._empty and not self._calls.cut:
             events.append(self._calls.arguments("{}"))
         self.thinking = False

@@ -212,7 +212,8 @@ class JsonCalls:
         self.ended = True
         if self._object is None:
             return []
-        self._object.close()
+        if not self._calls.cut:
+            self._object.close()
         return self._object.events
 
     def take_raw(self) -> str:

@@ -38,7 +38,7 @@ class MistralScanner:
             return events if self._listed.started else [Content(_CALLS + self._listed.take_raw())]
         if self._state == self._named:
             return [Content(_CALLS + "".join(self._head) + self._head_end.release())]
-        if self._state == self._arguments and not self._value.opening:
+        if self._state == self._arguments and not self._value.opening and not self._calls.cut:
             return [self._calls.arguments("{}")]
         return []
 
