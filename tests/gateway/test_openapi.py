@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -58,6 +59,23 @@ def test_references_resolve_and_ids_are_unique() -> None:
         assert names == set(document["components"]["schemas"])
         ids = [o["operationId"] for methods in document["paths"].values() for o in methods.values()]
         assert len(set(ids)) == len(ids)
+
+    run(scenario())
+
+
+def test_choices_are_limited_by_what_runs_at_once() -> None:
+    async def scenario() -> None:
+        for info, most in (
+            ({}, 3),
+            ({"max_num_seqs": 2}, 2),
+            ({"max_num_seqs": 8, "max_num_seqs_per_tenant": 1}, 1),
+        ):
+            scripted = engine()
+            scripted.model = replace(scripted.model, engine_info={**scripted.model.engine_info, **info})
+            async with serving(scripted, api=LIMITS) as client:
+                schemas = (await fetch(client))["components"]["schemas"]
+            for name in ("n", "best_of"):
+                assert schemas["ChatCompletionRequest"]["properties"][name]["anyOf"][0]["maximum"] == most
 
     run(scenario())
 

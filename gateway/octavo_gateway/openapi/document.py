@@ -112,10 +112,17 @@ def _schemas(context: ApiContext) -> Json:
     return schemas
 
 
+def _sequences(context: ApiContext) -> list[int]:
+    """How many the engine runs at once, of all and of one tenant."""
+    info = context.engine.model.engine_info
+    limits = (info.get(name) for name in ("max_num_seqs", "max_num_seqs_per_tenant"))
+    return [limit for limit in limits if limit]
+
+
 def _limit_generation(properties: Json, context: ApiContext) -> None:
     settings = context.settings
     for name in ("n", "best_of"):
-        _given(properties[name])["maximum"] = settings.max_choices
+        _given(properties[name])["maximum"] = min([settings.max_choices, *_sequences(context)])
     for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
         schema = properties.get(name)
         if schema is not None and _given(schema)["type"] == "integer":
