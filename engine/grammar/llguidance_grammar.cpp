@@ -18,11 +18,14 @@ namespace {
 constexpr size_t kStackBytes = size_t{16} << 20;
 constexpr size_t kStackBytesPerByte = 1024;
 
+constexpr std::string_view kNothingFits = "NoExtensionBias";  // the library's word
+
 // The library's message without its dump of the parser's state.
 [[noreturn]] void fail(const LlguidanceLibrary& library, LlgMatcher* matcher, const char* what) {
   const char* told = library.get_error(matcher);
   std::string_view why = told == nullptr ? "no reason given" : told;
   why = why.substr(0, std::min(why.find("\n<state>"), why.find("\n<non-verbose/>")));
+  if (why.starts_with(kNothingFits)) why = "no text fits it";
   throw Error(ErrorCode::kInvalidArgument, "grammar", cat(what, why));
 }
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from octavo import _engine
-from octavo.errors import InvalidArgumentError
-from octavo.structured import GrammarCompiler, GrammarLimits, GrammarSpec
+from octavo.errors import InvalidArgumentError, OctavoError
+from octavo.structured import GrammarCompiler, GrammarLimits, GrammarSpec, StructuredOutputsParams
 from octavo.structured import spec as specs
 from octavo.tokenizer import from_gguf
 
@@ -88,6 +88,16 @@ def test_a_chain_without_an_end_is_found_quickly() -> None:
         (lambda: specs.json_schema({"allOf": [{"multipleOf": m} for m in (7, 11, 13, 17, 19)]}), "at most 100000"),
         (lambda: specs.json_schema({"type": "number", "multipleOf": 10.00003}), "100000, got 10.00003"),
         (lambda: specs.grammar('start: %json {"multipleOf": 1000003}'), "100000, got 1000003"),
+        (
+            lambda: specs.json_schema({"properties": {"a": {"items": [{"multipleOf": 0}]}}}),
+            r"json\.properties\.a\.items\[0\]\.multipleOf must be above 0, got 0",
+        ),
+        (
+            lambda: specs.json_schema({"properties": {"const": {"minLength": 10**12}}}),
+            r"json\.properties\.const\.minLength must be at most 1000000000, got 1e\+12",
+        ),
+        (lambda: specs.grammar('start: %json {"maxLength": 10000000000}'), r"grammar\.maxLength must be at most"),
+        (lambda: StructuredOutputsParams(json=False).spec(), "nothing fits the schema false"),  # type: ignore[arg-type]
         (lambda: specs.grammar("start: " + "%json {}" * 1001), "more than 1000 schemas"),
         (lambda: specs.grammar("start: " + "a" * 2**20), "at most 1048576"),
         (lambda: specs.json_schema({"enum": [0] * 2**16}), "more than 65536 values"),
@@ -102,6 +112,16 @@ def test_what_would_cost_too_much_is_refused_before_it_is_compiled(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=reason):
         make()
+
+
+def test_data_in_a_schema_is_not_read_as_one() -> None:
+    specs.json_schema({"const": {"multipleOf": 0, "minLength": 10**12}})
+
+
+def test_a_grammar_that_nothing_fits_says_so(compiler: GrammarCompiler) -> None:
+    constraint = compiler.compile(specs.grammar("start: start")).native.start()
+    with pytest.raises(OctavoError, match="the grammar cannot go on: no text fits it"):
+        constraint.fill_mask(49152)
 
 
 @pytest.mark.parametrize("index", ["9" * 5000, "\u0660", "1"])

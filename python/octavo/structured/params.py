@@ -42,6 +42,10 @@ class StructuredOutputsParams:
 
     def __post_init__(self) -> None:
         given = [name for name in _FORMS if getattr(self, name) not in (None, False)]
+        if self.json is False:
+            raise InvalidArgumentError(
+                "json: nothing fits the schema false: leave it out, or give a schema", param="json"
+            )
         if len(given) != 1:
             raise InvalidArgumentError(
                 f"structured_outputs must have exactly one of {', '.join(_FORMS)}, got {', '.join(given) or 'none'}",

@@ -23,8 +23,18 @@ MAX_VALUES = (
     2**16
 )  # reading it holds the interpreter's lock: what it is made of is bounded, and not only its bytes
 MAX_EMBEDDED = 1000  # schemas in a grammar
+MAX_LENGTH = 10**9  # of a string
 MAX_MULTIPLE = 100_000  # a multiple costs the compiler an automaton of so many states
 
+_DATA = {"const", "enum", "default", "example", "examples"}
+_NAMED = {
+    "properties",
+    "patternProperties",
+    "dependentSchemas",
+    "$defs",
+    "definitions",
+}  # whose keys are names
+_PATH = 120  # characters of one in a message
 _EMBEDDED = re.compile(r"%json\s*")
 _DECODER = json.JSONDecoder()
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -38,7 +48,7 @@ def prepared(given: Any, whitespace: str | None) -> str:
     """
     root = parsed(given, "json")
     _check_depth(root)
-    _check_multiples(root)
+    _check_numbers(root, "json")
     if not _productive(root, _productive_references(root), root):
         raise InvalidArgumentError(
             "no finite document fits the schema: a $ref leads back to itself"
@@ -114,16 +124,26 @@ def check_embedded(text: str) -> None:
             root, _ = _DECODER.raw_decode(text, found.end())
         except (ValueError, RecursionError):
             continue
-        _check_multiples(root)
+        _check_numbers(root, "grammar")
 
 
-def _check_multiples(root: Any) -> None:
-    """Where several apply to one number, the least common multiple does."""
+def _check_numbers(root: Any, name: str) -> None:
+    """Numbers that the compiler has no words for. Where several multipleOf apply, their least common multiple does."""
     least = 1
-    for node in _walk(root):
+    for path, node in _located(root, name):
+        for limit in ("minLength", "maxLength"):
+            length = node.get(limit)
+            if path and isinstance(length, int) and length > MAX_LENGTH:
+                raise InvalidArgumentError(
+                    f"{path}.{limit} must be at most {MAX_LENGTH}, got {length:.6g}", param=name
+                )
         value = node.get("multipleOf")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue  # the compiler's to complain about
+        if not 0 < value < math.inf:
+            if path:
+                raise InvalidArgumentError(f"{path}.multipleOf must be above 0, got {value}", param=name)
+            continue
         exact = Decimal(str(value))
         digits = int(exact.scaleb(-min(0, int(exact.normalize().as_tuple().exponent))))
         least = math.lcm(least, digits)
@@ -133,6 +153,20 @@ def _check_multiples(root: Any) -> None:
                 f"{MAX_MULTIPLE}, got {value}",
                 param="json",
             )
+
+
+def _located(root: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every map, with where it stands; without that where it is data, which only a reference makes a schema."""
+    stack: list[tuple[str, str, Any]] = [(name, "", root)]
+    while stack:
+        path, key, node = stack.pop()
+        if isinstance(node, dict):
+            yield path, node
+            for inner, child in node.items():
+                data = not path or (inner in _DATA and key not in _NAMED)
+                stack.append(("" if data else f"{path}.{inner}"[-_PATH:], inner, child))
+        elif isinstance(node, list):
+            stack += [(path and f"{path}[{i}]"[-_PATH:], key, child) for i, child in enumerate(node)]
 
 
 def _children(node: Any) -> list[Any]:
