@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import marshal
+import contextlib
+import json
 from collections.abc import ItemsView, KeysView, ValuesView
 from typing import Any
 
@@ -14,6 +15,7 @@ MAX_BITS = 2**16  # of an integer
 MAX_NUMBER = 10**6  # of a width or count
 MAX_SEARCH = 2**30  # characters compared where a search takes the product of two lengths
 _ENTRY = 16
+_json = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
 class TemplateLimitError(Exception):
@@ -73,12 +75,12 @@ class Budget:
         known = self._known.get(id(value))
         if known is not None and known[0] is value:
             return known[1:]
-        if type(value) in (list, dict):
-            # It came in, or is a part of something measured. Written so it is a tree, at C's speed.
-            try:
-                return len(marshal.dumps(value, 2)), 1
-            except ValueError:
-                pass
+        if type(value) is dict:
+            # Those that a template builds are known: it came in, so it is a tree, or has few entries.
+            with contextlib.suppress(
+                TypeError, ValueError, RecursionError
+            ):  # it holds something else than data
+                return len(_json(value)), 1
         return self._walk(value)
 
     def _walk(self, value: Any) -> tuple[int, int]:
