@@ -34,7 +34,7 @@ def test_logits_are_near_those_of_the_cpu(kv_dtype: str, length: int) -> None:
         for device in ("cpu", BACKEND)
     ]
     cpu, gpu = (np.array(runner.logits(ids)) for runner in runners)
-    assert np.abs(gpu - cpu).max() < 0.03 * np.abs(cpu).max()
+    assert np.abs(gpu - cpu).max() < 0.05 * np.abs(cpu).max()
     pieces = np.array(runners[1].logits(ids, chunk=length // 4))
     assert (pieces == gpu).all()
 

@@ -107,7 +107,7 @@ def test_half_open_markers_cost_linear_time(format: str) -> None:
     for fed in ([text], pieces):
         began = time.process_time()
         events_of(parser(format, "think"), fed)
-        assert time.process_time() - began < 1
+        assert time.process_time() - began < 3
 
 
 def test_reasoning_tokens_are_those_of_the_thought() -> None:

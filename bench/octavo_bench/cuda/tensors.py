@@ -71,7 +71,8 @@ def _attention(scale: Scale, where: str) -> None:
     attend = torch.nn.functional.scaled_dot_product_attention
     whole = [x.transpose(0, 1)[None] for x in (q, k, v)]
     wanted = attend(whole[0], whole[1], whole[2], is_causal=True, enable_gqa=True)[0].transpose(0, 1)
-    _compare("write_kv, copy_blocks, paged_attention", got, wanted, HALF)
+    # A CPU may multiply a cache of 16 bits in bf16.
+    _compare("write_kv, copy_blocks, paged_attention", got, wanted, HALF if scale.on_gpu else 5 * HALF)
     last: Any = ops.paged_attention(q[-1:].contiguous(), k_cache, v_cache, tables, [n], scale=dim**-0.5)
     check("a decode has the bits of the prefill", torch.equal(last[0], got[-1]))
 
