@@ -42,7 +42,8 @@ class StructuredOutputsParams:
 
     def __post_init__(self) -> None:
         given = [name for name in _FORMS if getattr(self, name) not in (None, False)]
-        if self.json is False:
+        schema: object = self.json  # JSON has a schema that is a boolean
+        if schema is False:
             raise InvalidArgumentError(
                 "json: nothing fits the schema false: leave it out, or give a schema", param="json"
             )
