@@ -25,18 +25,8 @@ OCTAVO_INLINE void multiply_scales(float* row, const T* const* blocks, const Par
 // Queries [i0, i0 + NQ) over the partition that starts at `start`.
 template <class T, int NQ>
 void query_block(const AttentionTile& t, const PartitionView<T>& view, Fetch& fetch, int i0, int start) {
-  int lo[NQ], hi[NQ];
-  int first = kPartition, last = 0;                // seen by any
-  int common_first = 0, common_last = kPartition;  // seen by all
-  for (int i = 0; i < NQ; ++i) {
-    lo[i] = t.lo[i0 + i] > start ? t.lo[i0 + i] - start : 0;
-    hi[i] = t.hi[i0 + i] - start < kPartition ? t.hi[i0 + i] - start : kPartition;
-    if (lo[i] >= hi[i]) lo[i] = hi[i] = 0;
-    if (lo[i] < hi[i] && lo[i] < first) first = lo[i];
-    if (lo[i] > common_first) common_first = lo[i];
-    if (hi[i] > last) last = hi[i];
-    if (hi[i] < common_last) common_last = hi[i];
-  }
+  const Seen<NQ> seen(t, i0, start);
+  const auto& [lo, hi, first, last, seen_first, seen_last] = seen;
   if (first >= last) return;
   float* s = t.scratch;
   float* acc = s + kQueryBlock * kPartition;
@@ -52,7 +42,7 @@ void query_block(const AttentionTile& t, const PartitionView<T>& view, Fetch& fe
     for (int i = 0; i < NQ; ++i) multiply(i, view.k, t.k_dim);
   }
   float m[NQ], l[NQ];
-  if (common_first == first && common_last == last) {
+  if (seen.equal()) {
     softmax<NQ>(s, first, last, t.softcap, m, l);
     if constexpr (kScales) {
       for (int i = 0; i < NQ; ++i) multiply(i, view.v, t.v_dim);
@@ -64,7 +54,8 @@ void query_block(const AttentionTile& t, const PartitionView<T>& view, Fetch& fe
       if constexpr (kScales) multiply(i, view.v, t.v_dim);
     }
     // A value that a query does not see is not even multiplied by 0: it may be NaN. The edges go query by query.
-    if (common_first > common_last) common_first = common_last = last;
+    const bool apart = seen_first > seen_last;
+    const int common_first = apart ? last : seen_first, common_last = apart ? last : seen_last;
     for (int i = 0; i < NQ; ++i) {
       const int edge = common_first < hi[i] ? common_first : hi[i];
       weigh_range<T, 1>(s + i * kPartition, view, fetch, lo[i], edge > lo[i] ? edge : lo[i], t.v_dim, acc + i * ld, ld,
@@ -87,37 +78,14 @@ void query_block(const AttentionTile& t, const PartitionView<T>& view, Fetch& fe
 // About how often the loops of one query block go round for `keys` keys.
 OCTAVO_INLINE int loop_steps(const AttentionTile& t, int keys) {
   constexpr int kWidest = 4 * kLanes;
-  if (keys <= 0) return 1;
   return t.k_dim * ((keys + kWidest - 1) / kWidest) + keys * ((t.v_dim + 4 * kLanes - 1) / (4 * kLanes));
 }
 
 template <class T>
 void partitions(const AttentionTile& t, int first, int last) {
-  int seen_lo = t.lo[0], seen_hi = t.hi[0];
-  for (int i = 1; i < t.count; ++i) {
-    if (t.lo[i] < seen_lo) seen_lo = t.lo[i];
-    if (t.hi[i] > seen_hi) seen_hi = t.hi[i];
-  }
-  PartitionView<T> view;
-  view.block_size = t.block_size;
-  view.block_shift = __builtin_ctz(t.block_size);
-  for (int i = 0; i < kMaxBlocks; ++i) {
-    view.k[i] = reinterpret_cast<const T*>(t.k);
-    view.v[i] = reinterpret_cast<const T*>(t.v);
-  }
-  Fetch fetch;
-  for (int p = first; p < last; ++p) {
-    const int start = p * kPartition, end = start + kPartition;
-    find_blocks(t, view.block_shift, start, seen_lo, seen_hi, view.k, view.v);
-    if (p + 1 < last) {
-      fetch.aim(t, t.k, t.v, t.block_table, seen_lo > end ? seen_lo : end,
-                seen_hi < end + kPartition ? seen_hi : end + kPartition, sizeof(T));
-    } else {
-      fetch.aim(t, t.ahead.k, t.ahead.v, t.ahead.block_table, t.ahead.begin, t.ahead.end, sizeof(T));
-    }
-    const int keys = (seen_hi < end ? seen_hi : end) - (seen_lo > start ? seen_lo : start);
+  each_partition<T>(t, first, last, [&](const PartitionView<T>& view, Fetch& fetch, int start, int from, int to) {
     for (int i = 0; i < t.count; i += kQueryBlock) {
-      fetch.pace(loop_steps(t, keys) * ((t.count - i + kQueryBlock - 1) / kQueryBlock));
+      fetch.pace(loop_steps(t, to - from) * ((t.count - i + kQueryBlock - 1) / kQueryBlock));
       switch (t.count - i) {
         case 1:
           query_block<T, 1>(t, view, fetch, i, start);
@@ -139,7 +107,7 @@ void partitions(const AttentionTile& t, int first, int last) {
           break;
       }
     }
-  }
+  });
 }
 
 constexpr AttentionKernels kAttentionKernels = {

@@ -91,8 +91,7 @@ void pair_queries(const AttentionTile& t, uint32_t* to) {
 }
 
 template <class T, bool kSplit>
-void pair_keys(const PartitionView<T>& view, int c0, int c1, int k_dim, uint32_t* to) {
-  const Interleave interleave;
+void pair_keys(const Interleave& interleave, const PartitionView<T>& view, int c0, int c1, int k_dim, uint32_t* to) {
   for (int c = c0; c < c1; ++c) {
     const KeyVector<T, kSplit> keys(view.k, c * kLanes, view.block_size, view.block_shift);
     size_t offset = 0;
@@ -114,8 +113,8 @@ OCTAVO_INLINE Vec load_columns(const T* row, int col, int v_dim) {
 
 // The values of positions [begin, end), zeros beside them. False: not all of them are finite.
 template <class T>
-bool pair_values(const PartitionView<T>& view, int begin, int end, int v_dim, int ldv, uint32_t* to) {
-  const Interleave interleave;
+bool pair_values(const Interleave& interleave, const PartitionView<T>& view, int begin, int end, int v_dim, int ldv,
+                 uint32_t* to) {
   const Vec largest = splat(3.4028234664e38f);
   const auto row = [&](int key) {
     return view.v[key >> view.block_shift] + static_cast<size_t>(key & (view.block_size - 1)) * v_dim;
@@ -278,29 +277,10 @@ OCTAVO_INLINE void round_probabilities(const float* p, int lo, int hi, int c0, i
   }
 }
 
-// What queries [i0, i0 + NQ) see of a partition.
-template <int NQ>
-struct Seen {
-  int lo[NQ], hi[NQ];
-  int first = kPartition, last = 0;  // seen by any
-  bool equal = true;                 // by all
-
-  Seen(const AttentionTile& t, int i0, int start) {
-    for (int i = 0; i < NQ; ++i) {
-      lo[i] = t.lo[i0 + i] > start ? t.lo[i0 + i] - start : 0;
-      hi[i] = t.hi[i0 + i] - start < kPartition ? t.hi[i0 + i] - start : kPartition;
-      if (lo[i] >= hi[i]) lo[i] = hi[i] = 0;
-      if (lo[i] < hi[i] && lo[i] < first) first = lo[i];
-      if (hi[i] > last) last = hi[i];
-      equal = equal && lo[i] == lo[0] && hi[i] == hi[0];
-    }
-  }
-};
-
 // Scores to probabilities in bf16, and the state's maximum and sum.
 template <int NQ>
 void find_probabilities(const AttentionTile& t, const Scratch& x, const Seen<NQ>& seen, float* m, float* l) {
-  if (seen.equal) {
+  if (seen.equal()) {
     softmax<NQ>(x.scores, seen.first, seen.last, t.softcap, m, l);
   } else {
     for (int i = 0; i < NQ; ++i) {
@@ -380,32 +360,9 @@ void partitions(const AttentionTile& t, int first, int last) {
   const Scratch x(t);
   const Interleave interleave;
   pair_queries(t, x.queries);
-  int seen_lo = t.lo[0], seen_hi = t.hi[0];
   bool lone = t.count <= kQueryBlock && t.k_dim % 2 == 0 && t.v_dim % kLanes == 0;
-  for (int i = 1; i < t.count; ++i) {
-    lone = lone && t.lo[i] == t.lo[0] && t.hi[i] == t.hi[0];
-    if (t.lo[i] < seen_lo) seen_lo = t.lo[i];
-    if (t.hi[i] > seen_hi) seen_hi = t.hi[i];
-  }
-  PartitionView<T> view;
-  view.block_size = t.block_size;
-  view.block_shift = __builtin_ctz(t.block_size);
-  for (int i = 0; i < kMaxBlocks; ++i) {
-    view.k[i] = reinterpret_cast<const T*>(t.k);
-    view.v[i] = reinterpret_cast<const T*>(t.v);
-  }
-  Fetch fetch;
-  for (int p = first; p < last; ++p) {
-    const int start = p * kPartition, end = start + kPartition;
-    find_blocks(t, view.block_shift, start, seen_lo, seen_hi, view.k, view.v);
-    if (p + 1 < last) {
-      fetch.aim(t, t.k, t.v, t.block_table, seen_lo > end ? seen_lo : end,
-                seen_hi < end + kPartition ? seen_hi : end + kPartition, sizeof(T));
-    } else {
-      fetch.aim(t, t.ahead.k, t.ahead.v, t.ahead.block_table, t.ahead.begin, t.ahead.end, sizeof(T));
-    }
-    const int from = seen_lo > start ? seen_lo - start : 0, to = seen_hi < end ? seen_hi - start : kPartition;
-    if (from >= to) continue;
+  for (int i = 1; i < t.count; ++i) lone = lone && t.lo[i] == t.lo[0] && t.hi[i] == t.hi[0];
+  each_partition<T>(t, first, last, [&](const PartitionView<T>& view, Fetch& fetch, int start, int from, int to) {
     const int steps = pairs_of(t.k_dim) * ((to - from + 63) / 64) + pairs_of(to - from) * ((x.ldv + 63) / 64);
     if (lone) {
       fetch.pace(steps);
@@ -414,19 +371,19 @@ void partitions(const AttentionTile& t, int first, int last) {
       } else {
         lone_block_of<T, false>(t, x, interleave, view, fetch, start);
       }
-      continue;
+      return;
     }
     if (t.block_size < kLanes) {
-      pair_keys<T, true>(view, from / kLanes, vectors_of(to), t.k_dim, x.keys);
+      pair_keys<T, true>(interleave, view, from / kLanes, vectors_of(to), t.k_dim, x.keys);
     } else {
-      pair_keys<T, false>(view, from / kLanes, vectors_of(to), t.k_dim, x.keys);
+      pair_keys<T, false>(interleave, view, from / kLanes, vectors_of(to), t.k_dim, x.keys);
     }
-    const bool finite = pair_values(view, from, to, t.v_dim, x.ldv, x.values);
+    const bool finite = pair_values(interleave, view, from, to, t.v_dim, x.ldv, x.values);
     for (int i = 0; i < t.count; i += kQueryBlock) {
       fetch.pace(steps * ((t.count - i + kQueryBlock - 1) / kQueryBlock));
       query_block_of(t.count - i, t, x, fetch, i, start, finite);
     }
-  }
+  });
 }
 
 }  // namespace

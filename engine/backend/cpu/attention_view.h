@@ -49,5 +49,58 @@ struct KeyVector {
   }
 };
 
+// What queries [i0, i0 + NQ) see of the partition at `start`.
+template <int NQ>
+struct Seen {
+  int lo[NQ], hi[NQ];
+  int first = kPartition, last = 0;                // by any
+  int common_first = 0, common_last = kPartition;  // by all
+
+  OCTAVO_INLINE Seen(const AttentionTile& t, int i0, int start) {
+    for (int i = 0; i < NQ; ++i) {
+      lo[i] = t.lo[i0 + i] > start ? t.lo[i0 + i] - start : 0;
+      hi[i] = t.hi[i0 + i] - start < kPartition ? t.hi[i0 + i] - start : kPartition;
+      if (lo[i] >= hi[i]) lo[i] = hi[i] = 0;
+      if (lo[i] < hi[i] && lo[i] < first) first = lo[i];
+      if (lo[i] > common_first) common_first = lo[i];
+      if (hi[i] > last) last = hi[i];
+      if (hi[i] < common_last) common_last = hi[i];
+    }
+  }
+  bool equal() const { return common_first == first && common_last == last; }
+};
+
+// Calls use(view, fetch, start, from, to) for each of the partitions [first, last) of which any query sees a part: that
+// is [from, to) of it, and `fetch` is aimed at what comes next.
+template <class T, class Use>
+OCTAVO_INLINE void each_partition(const AttentionTile& t, int first, int last, Use use) {
+  int seen_lo = t.lo[0], seen_hi = t.hi[0];
+  for (int i = 1; i < t.count; ++i) {
+    if (t.lo[i] < seen_lo) seen_lo = t.lo[i];
+    if (t.hi[i] > seen_hi) seen_hi = t.hi[i];
+  }
+  PartitionView<T> view;
+  view.block_size = t.block_size;
+  view.block_shift = __builtin_ctz(t.block_size);
+  for (int i = 0; i < kMaxBlocks; ++i) {
+    view.k[i] = reinterpret_cast<const T*>(t.k);
+    view.v[i] = reinterpret_cast<const T*>(t.v);
+  }
+  Fetch fetch;
+  for (int p = first; p < last; ++p) {
+    const int start = p * kPartition, end = start + kPartition;
+    const int from = seen_lo > start ? seen_lo - start : 0, to = seen_hi < end ? seen_hi - start : kPartition;
+    if (from >= to) continue;
+    find_blocks(t, view.block_shift, start, seen_lo, seen_hi, view.k, view.v);
+    if (p + 1 < last) {
+      fetch.aim(t, t.k, t.v, t.block_table, seen_lo > end ? seen_lo : end,
+                seen_hi < end + kPartition ? seen_hi : end + kPartition, sizeof(T));
+    } else {
+      fetch.aim(t, t.ahead.k, t.ahead.v, t.ahead.block_table, t.ahead.begin, t.ahead.end, sizeof(T));
+    }
+    use(view, fetch, start, from, to);
+  }
+}
+
 }  // namespace
 }  // namespace octavo
