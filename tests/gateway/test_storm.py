@@ -102,29 +102,30 @@ async def settled(base: str) -> dict[str, float]:
         await asyncio.sleep(0.05)
 
 
-async def two_storms(server: LiveServer) -> None:
+async def storms(server: LiveServer) -> None:
     async with aiohttp.ClientSession() as session:
         before = [await ask(session, server.base, i) for i in range(8)]
     pool = (await settled(server.base))["octavo:kv_blocks_free"]
-    first = await storm(server.base)
-    after_first = await settled(server.base)
-    memory = server.anonymous_bytes()
-    second = await storm(server.base)
-    after_second = await settled(server.base)
-    growth = server.anonymous_bytes() - memory
-    async with aiohttp.ClientSession() as session:
-        after = [await ask(session, server.base, i) for i in range(8)]
 
-    assert second == first
-    assert after == before
-    for now in (after_first, after_second):
+    async def memory() -> int:
+        now = await settled(server.base)
         assert now["octavo:kv_blocks_free"] + now["octavo:kv_blocks_cached"] >= pool
-    assert growth <= GROWTH, f"anonymous memory grew by {growth / 2**20:.1f} MB over the second storm"
+        return server.anonymous_bytes()
+
+    first = await storm(server.base)
+    held = [await memory()]
+    # A leak grows with every storm, the allocator's arenas with one now and then: after such a one there is another.
+    while len(held) < 2 or (len(held) < 4 and held[-1] - held[-2] > GROWTH):
+        assert await storm(server.base) == first
+        held.append(await memory())
+    async with aiohttp.ClientSession() as session:
+        assert [await ask(session, server.base, i) for i in range(8)] == before
+    assert held[-1] - held[-2] <= GROWTH, f"anonymous memory after each storm: {held}"
 
 
 @pytest.mark.unsanitized("measures memory, and the sanitizers keep freed memory in quarantine")
-def test_two_storms_leave_no_block_and_no_memory(smollm2: Path) -> None:
+def test_storms_leave_no_block_and_no_memory(smollm2: Path) -> None:
     # A pool small enough to be in use as a whole after the first storm.
     with live_server(smollm2, "--kv-cache-memory", "96MiB", "--served-model-name", "smollm2") as server:
-        asyncio.run(two_storms(server))
+        asyncio.run(storms(server))
         assert server.process.poll() is None
