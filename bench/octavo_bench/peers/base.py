@@ -22,6 +22,10 @@ class Peer(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def kind(self) -> str:
+        """ "server", driven over HTTP with the client on the same CPUs, or "library", in a process of its own."""
+
     def missing(self) -> str | None:
         """Why it cannot take part on this machine, or None."""
 

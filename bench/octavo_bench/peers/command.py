@@ -31,6 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--openvino-python", metavar="PROGRAM", help="an interpreter with openvino_genai")
     parser.add_argument("--openvino-model", metavar="PATH", help="its model; default: --model")
+    parser.add_argument(
+        "--openvino-property", metavar="NAME=VALUE", action="append", default=[], help="for its CPU plugin"
+    )
     parser.add_argument("--transformers-python", metavar="PROGRAM", help="an interpreter with transformers")
     parser.add_argument("--transformers-model", metavar="FOLDER", help="its model folder")
     parser.add_argument("--vllm", metavar="PROGRAM", help="vLLM's command")
@@ -48,7 +51,11 @@ def _peers(flags: argparse.Namespace, logs: Path) -> list[Peer]:
     served = flags.octavo_model or flags.model
     octavo = [sys.executable, "-m", "octavo", "serve", served, "--port", "{port}", "--threads", t,
               "--served-model-name", "octavo", "--isa", flags.isa]  # fmt: skip
-    peers: list[Peer] = [HttpPeer("octavo", octavo, logs / "octavo.log", "octavo")]
+    library = [served, t, flags.isa]
+    peers: list[Peer] = [
+        HttpPeer("octavo", octavo, logs / "octavo.log", "octavo"),
+        WorkerPeer("octavo library", sys.executable, "octavo_worker.py", library, logs / "library.log"),
+    ]
     if flags.llama_server:
         for model in [flags.model, *flags.llama_model]:
             command = [flags.llama_server, "-m", model, "--host", "127.0.0.1", "--port", "{port}", "-np", "32",
@@ -58,7 +65,11 @@ def _peers(flags: argparse.Namespace, logs: Path) -> list[Peer]:
         model = flags.openvino_model or flags.model
         peers.append(
             WorkerPeer(
-                "OpenVINO", flags.openvino_python, "openvino_worker.py", [model, t], logs / "openvino.log"
+                "OpenVINO",
+                flags.openvino_python,
+                "openvino_worker.py",
+                [model, t, *flags.openvino_property],
+                logs / "openvino.log",
             )
         )
     if flags.transformers_python:
@@ -119,7 +130,7 @@ def run(flags: argparse.Namespace) -> int:
         )
     )
     print(f"\n{report.machine()}, {flags.threads} threads, medians of {flags.rounds}\n")
-    print(report.text_table(figures, "octavo"))
+    print(report.text_table(figures, ("octavo", "octavo library")))
     if flags.out:
         settings = {k: str(v) for k, v in vars(flags).items()}
         report.write_json(figures, flags.out, settings)

@@ -25,6 +25,7 @@ class HttpPeer:
     log: Path
     model: str
     env: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "server"
     _process: asyncio.subprocess.Process | None = None
     _target: Target = field(init=False)
 

@@ -33,33 +33,35 @@ def _cell(value: float, digits: int = 0) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def text_table(table: Sequence[Figures], ours: str) -> str:
-    """Markdown: a line per row, a column per peer, and our ratio to the best of the others."""
-    names = [f.peer for f in table]
-    lines = [
-        "| | " + " | ".join(names) + f" | {ours} / best peer |",
-        "| --- |" + " --- |" * (len(names) + 1),
-    ]
+def text_table(table: Sequence[Figures], ours: Sequence[str]) -> str:
+    """Markdown: a line per row, a column per peer, and the ratio of each of ours to the best other of its kind."""
+    own = [f for f in table if f.peer in ours]
+    others = [f for f in table if f.peer not in ours]
+    heads = [f.peer for f in table] + [f"{f.peer} / best {f.kind}" for f in own]
+    lines = ["| | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
     for row in ROWS:
-        own = next((f.median(row.key) for f in table if f.peer == ours), math.nan)
-        others = [f.median(row.key) for f in table if f.peer != ours and not math.isnan(f.median(row.key))]
-        ratio = own / max(others) if others else math.nan
-        cells = " | ".join(_cell(f.median(row.key)) for f in table)
-        lines.append(f"| {row.title} | {cells} | {_cell(ratio, 2)} |")
-    lines.append(_extra("TTFT of W1, ms", [1000 * _median(f.ttft) for f in table], 0))
-    lines.append(
-        _extra("start to first token, s", [_median([s.seconds for s in f.started]) for f in table], 2)
-    )
-    lines.append(_extra("resident, MB", [_median(f.resident_mb) for f in table], 0))
+        cells = [_cell(f.median(row.key)) for f in table]
+        cells += [_cell(_ratio(f, [o for o in others if o.kind == f.kind], row.key), 2) for f in own]
+        lines.append(f"| {row.title} | " + " | ".join(cells) + " |")
+    empty = len(own)
+    lines.append(_extra("TTFT of W1, ms", [1000 * _median(f.ttft) for f in table], 0, empty))
+    started = [_median([s.seconds for s in f.started]) for f in table]
+    lines.append(_extra("start to first token, s", started, 2, empty))
+    lines.append(_extra("resident, MB", [_median(f.resident_mb) for f in table], 0, empty))
     return "\n".join(lines)
+
+
+def _ratio(own: Figures, others: Sequence[Figures], key: str) -> float:
+    figures = [f.median(key) for f in others if not math.isnan(f.median(key))]
+    return own.median(key) / max(figures) if figures else math.nan
 
 
 def _median(values: Sequence[float]) -> float:
     return statistics.median(values) if values else math.nan
 
 
-def _extra(title: str, values: Sequence[float], digits: int) -> str:
-    return f"| {title} | " + " | ".join(_cell(v, digits) for v in values) + " | |"
+def _extra(title: str, values: Sequence[float], digits: int, empty: int) -> str:
+    return f"| {title} | " + " | ".join([_cell(v, digits) for v in values] + [""] * empty) + " |"
 
 
 def write_json(table: Sequence[Figures], path: Path, settings: dict[str, Any]) -> None:
@@ -71,6 +73,7 @@ def write_json(table: Sequence[Figures], path: Path, settings: dict[str, Any]) -
         "peers": [
             {
                 "name": f.peer,
+                "kind": f.kind,
                 "failure": f.failure,
                 "start_s": [s.seconds for s in f.started],
                 "ttft_s": f.ttft,

@@ -39,6 +39,7 @@ class Figures:
     """All rounds of one peer."""
 
     peer: str
+    kind: str
     started: list[Started] = field(default_factory=list)
     rows: dict[str, list[float]] = field(default_factory=lambda: {row.key: [] for row in ROWS})
     ttft: list[float] = field(default_factory=list)
@@ -72,7 +73,7 @@ async def measure(
 ) -> list[Figures]:
     """Runs ``rounds`` rounds. In each, the peers start, run and stop one after the other, so that a machine that
     drifts drifts for all of them. A peer that fails is marked and left out of later rounds."""
-    table = [Figures(peer.name) for peer in peers]
+    table = [Figures(peer.name, peer.kind) for peer in peers]
     rows = {row.key: row for row in ROWS}
     for round_number in range(rounds):
         for peer, figures in zip(peers, table, strict=True):

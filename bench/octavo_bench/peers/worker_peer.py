@@ -32,6 +32,7 @@ class WorkerPeer:
     script: str
     arguments: Sequence[str]
     log: Path
+    kind: str = "library"
     _process: asyncio.subprocess.Process | None = None
 
     def missing(self) -> str | None:

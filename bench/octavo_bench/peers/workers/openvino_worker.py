@@ -1,4 +1,4 @@
-"""OpenVINO GenAI's continuous batching as a worker: usage: openvino_worker.py MODEL THREADS
+"""OpenVINO GenAI's continuous batching as a worker: usage: openvino_worker.py MODEL THREADS [PROPERTY=VALUE ...]
 
 Runs under an interpreter that has openvino_genai; needs nothing else. One line of JSON in, one out.
 """
@@ -14,12 +14,13 @@ import openvino_genai as genai
 
 def main() -> None:
     model, threads = sys.argv[1], int(sys.argv[2])
+    properties = dict(p.split("=", 1) for p in sys.argv[3:])
     scheduler = genai.SchedulerConfig()
     scheduler.cache_size = 4  # GiB
     scheduler.enable_prefix_caching = True
     scheduler.max_num_seqs = 64
     pipe = genai.ContinuousBatchingPipeline(
-        model, scheduler, "CPU", properties={"INFERENCE_NUM_THREADS": threads}
+        model, scheduler, "CPU", properties={"INFERENCE_NUM_THREADS": threads, **properties}
     )
     next_id = 0
     for line in sys.stdin:
