@@ -179,3 +179,23 @@ def test_a_deadline_is_kept_while_the_prompt_is_tokenized(large: bool) -> None:
             assert (await client.post("/v1/completions", asked))[0] == 200
 
     run(scenario())
+
+
+def test_text_without_the_engine_has_the_servers_deadline() -> None:
+    async def scenario() -> None:
+        engine = slow()
+
+        def dawdling(*args: Any, **kwargs: Any) -> Any:
+            time.sleep(0.8)
+            return [1]
+
+        engine.tokenizer.encode = engine.tokenizer.decode = dawdling  # type: ignore[method-assign]
+        async with serving(engine, api={"request_seconds": 0.2}) as client:
+            for path, body in (("/tokenize", {"prompt": "x"}), ("/detokenize", {"tokens": [1]})):
+                start = time.monotonic()
+                status, _, answer = await client.post(path, body)
+                assert status == 504 and answer["error"]["code"] == "deadline_exceeded"
+                assert time.monotonic() - start < 0.6
+            assert client.state.accepted == 0
+
+    run(scenario())

@@ -40,6 +40,12 @@ class Deadlines:
             raise deadline_exceeded(deadlines.first_token)
         return deadlines
 
+    @classmethod
+    def of_text(cls, caller: Caller, settings: ApiSettings) -> Deadlines:
+        """The server's, of a request that the engine has no part in."""
+        whole = settings.request_seconds or math.inf
+        return cls(caller.arrival, whole, whole)
+
     async def kept(self, work: Awaitable[T]) -> T:
         """The result of work that comes before the first token; a 504 when it is not there in time."""
         if self.first_token == math.inf:

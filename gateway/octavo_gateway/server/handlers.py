@@ -10,6 +10,7 @@ from aiohttp import web
 from octavo_gateway.api import models, sse, tokens
 from octavo_gateway.api.answer import Answer
 from octavo_gateway.api.context import ApiContext
+from octavo_gateway.api.deadlines import Deadlines
 from octavo_gateway.api.engine_view import cache_audit, cache_snapshot, scheduler_decisions
 from octavo_gateway.api.settings import ApiSettings
 from octavo_gateway.protocol.chat import ChatCompletionRequest
@@ -107,13 +108,15 @@ class Handlers:
     async def tokenize(self, call: Call) -> web.StreamResponse:
         service, request = await self._read(call, TokenizeRequest)
         with self._state.accept(call.caller.tenant):
-            answer = await tokens.tokenize(service.context, service.chat, request)
+            deadlines = Deadlines.of_text(call.caller, service.context.settings)
+            answer = await deadlines.kept(tokens.tokenize(service.context, service.chat, request))
         return json_response(msgspec.json.encode(answer))
 
     async def detokenize(self, call: Call) -> web.StreamResponse:
         service, request = await self._read(call, DetokenizeRequest)
         with self._state.accept(call.caller.tenant):
-            answer = await tokens.detokenize(service.context, request)
+            deadlines = Deadlines.of_text(call.caller, service.context.settings)
+            answer = await deadlines.kept(tokens.detokenize(service.context, request))
         return json_response(msgspec.json.encode(answer))
 
     async def chat_completions(self, call: Call) -> web.StreamResponse:
