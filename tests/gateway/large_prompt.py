@@ -75,7 +75,7 @@ class _Watch:
                     last = now
 
 
-async def measure(port: int, seconds: float = 6.0) -> Figures:
+async def measure(port: int, seconds: float = 3.0) -> Figures:
     """`seconds` of usual traffic, then a large prompt through each route."""
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=connector) as session:

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).parent
 WINDOW = 1024
-ROUND_SECONDS = 8.0
+ROUND_SECONDS = 5.0
 
 
 def grown(before: dict[str, Any], after: dict[str, Any], requests: int) -> str:

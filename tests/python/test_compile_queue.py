@@ -63,7 +63,8 @@ def test_threads_are_bounded(bench: Bench) -> None:
     while len(bench.began) < 4 and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(2 * LONG_SECONDS)
-    assert 4 <= len(bench.began) <= 8 and threading.active_count() - before <= 8 + 1
+    # Beside them an alarm, and the one before it that is about to end.
+    assert 4 <= len(bench.began) <= 8 and threading.active_count() - before <= 8 + 2
 
 
 def test_tenants_take_turns() -> None:

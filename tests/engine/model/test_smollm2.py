@@ -42,21 +42,13 @@ QUESTIONS = [
 
 
 @pytest.fixture(scope="module")
-def exported(smollm2, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("smollm2-f32")
-    script = ROOT / "tests" / "reference" / "export.py"
-    subprocess.run([sys.executable, str(script), str(smollm2), str(folder)], check=True, capture_output=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def reference(exported):
+def reference(float32_folder):
     from transformers import AutoTokenizer, LlamaForCausalLM
 
     model = LlamaForCausalLM.from_pretrained(
-        exported, dtype=torch.float32, attn_implementation="eager"
+        float32_folder, dtype=torch.float32, attn_implementation="eager"
     ).eval()
-    return model, AutoTokenizer.from_pretrained(exported)
+    return model, AutoTokenizer.from_pretrained(float32_folder)
 
 
 @torch.no_grad()
@@ -95,8 +87,8 @@ def greedy(runner, prompt, count):
 
 
 @pytest.fixture(scope="module")
-def runners(exported):
-    return {kv_dtype: make_runner(exported, kv_dtype) for kv_dtype in ("f32", "f16")}
+def runners(float32_folder):
+    return {kv_dtype: make_runner(float32_folder, kv_dtype) for kv_dtype in ("f32", "f16")}
 
 
 @pytest.mark.slow
@@ -128,7 +120,7 @@ def one_torch_thread():
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_torch_thread")
 @pytest.mark.parametrize(("length_penalty", "early_stopping"), [(1.0, False), (0.5, "never"), (2.0, True)])
-def test_beam_search_equals_the_reference(exported, reference, length_penalty, early_stopping):
+def test_beam_search_equals_the_reference(float32_folder, reference, length_penalty, early_stopping):
     from octavo import LLM, SamplingParams
 
     model, tokenizer = reference
@@ -137,7 +129,7 @@ def test_beam_search_equals_the_reference(exported, reference, length_penalty, e
         n=4, use_beam_search=True, beam_width=4, length_penalty=length_penalty, early_stopping=early_stopping,
         max_tokens=16,
     )  # fmt: skip
-    with LLM(exported, kv_cache_dtype="float32", max_model_len=256, num_gpu_blocks_override=128) as llm:
+    with LLM(float32_folder, kv_cache_dtype="float32", max_model_len=256, num_gpu_blocks_override=128) as llm:
         ends = llm.model.eos_token_ids
         outputs = llm.generate(prompts, params, use_tqdm=False)
     for ids, output in zip(prompts, outputs, strict=True):
@@ -162,8 +154,9 @@ def real_text():
 
 
 def perplexity(logits, ids):
-    log_probs = torch.log_softmax(torch.from_numpy(logits[:-1]).double(), -1)
-    return float(torch.exp(-log_probs.gather(1, torch.tensor(ids[1:])[:, None]).mean()))
+    return float(
+        torch.exp(torch.nn.functional.cross_entropy(torch.from_numpy(logits[:-1]), torch.tensor(ids[1:])))
+    )
 
 
 @pytest.mark.slow
