@@ -114,7 +114,10 @@ def test_the_report_of_a_crash_has_the_last_decisions(number: signal.Signals, tm
         for i in range(3):
             assert served.complete(prompt=prompt(i, 20 + i), max_tokens=5)[0] == 200
         stream = pool.submit(served.complete, prompt=prompt(9, 30), max_tokens=900, ignore_eos=True)
-        time.sleep(1.5)
+        deadline = time.monotonic() + 60
+        while served.metric("octavo:engine_steps_total") < 3 * 5 + 20 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1.2)  # of a killed process the notes remain that it takes every second
         os.kill(served.pid, number)
         assert isinstance(stream.exception(10), (OSError, http.client.HTTPException))
         raise AssertionError("it is gone")
