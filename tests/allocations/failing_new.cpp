@@ -41,11 +41,19 @@ int64_t stop_failing() {
   return count;
 }
 
-void* operator new(std::size_t size) { return checked(fails() ? nullptr : std::malloc(size > 0 ? size : 1)); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return fails() ? nullptr : std::malloc(size > 0 ? size : 1);
+}
+
+void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  const auto a = static_cast<std::size_t>(alignment);
+  return fails() ? nullptr : std::aligned_alloc(a, (size + a - 1) / a * a);
+}
+
+void* operator new(std::size_t size) { return checked(operator new(size, std::nothrow)); }
 
 void* operator new(std::size_t size, std::align_val_t alignment) {
-  const auto a = static_cast<std::size_t>(alignment);
-  return checked(fails() ? nullptr : std::aligned_alloc(a, (size + a - 1) / a * a));
+  return checked(operator new(size, alignment, std::nothrow));
 }
 
 void operator delete(void* p) noexcept { std::free(p); }

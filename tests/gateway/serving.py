@@ -28,7 +28,7 @@ HELLO: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content"
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs a test's coroutine on the loop that the server uses in production, within four minutes: the sanitizers are slow."""
+    """Runs a test's coroutine on the loop of the server, within four minutes: the sanitizers are slow."""
     import uvloop
 
     async def bounded() -> T:
