@@ -24,7 +24,7 @@ class Peer(Protocol):
 
     @property
     def kind(self) -> str:
-        """ "server", driven over HTTP with the client on the same CPUs, or "library", in a process of its own."""
+        """A "server" is driven over HTTP by a client on the same CPUs, a "library" runs in a process of its own."""
 
     def missing(self) -> str | None:
         """Why it cannot take part on this machine, or None."""

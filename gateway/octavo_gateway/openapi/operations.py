@@ -27,10 +27,9 @@ ERRORS = {
     429: "The queue is full, or the limit of the API key's tenant reached; retry after what Retry-After says.",
     500: "The server failed on this request.",
     503: "The server loads its model, shuts down, makes no progress or has no room; retry after what Retry-After says.",
-    504: "The request had no token when its time was over.",
+    504: "The request had no token, or no answer without one, when its time was over.",
 }
-_OF_A_BODY = (400, 404, 408, 413, 415, 429, 500, 503)
-_OF_A_GENERATION = (*_OF_A_BODY, 504)
+_OF_A_BODY = (400, 404, 408, 413, 415, 429, 500, 503, 504)
 _OF_THE_SERVER = (400, 500, 503)
 _NONE_BUT_FAULTS = (400, 500)
 
@@ -61,7 +60,7 @@ OPERATIONS = (
         "/v1/chat/completions",
         "Answer a conversation.",
         "generation",
-        _OF_A_GENERATION,
+        _OF_A_BODY,
         request=ChatCompletionRequest,
         answer=ChatCompletion,
         chunk=ChatCompletionChunk,
@@ -71,7 +70,7 @@ OPERATIONS = (
         "/v1/completions",
         "Continue prompts.",
         "generation",
-        _OF_A_GENERATION,
+        _OF_A_BODY,
         request=CompletionRequest,
         answer=Completion,
         chunk=Completion,
