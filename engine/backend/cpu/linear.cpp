@@ -56,6 +56,7 @@ Reads reads(const LinearKernels& kernels, WeightFormat format) {
 
 struct Place {
   int row_tile, token_tile;
+  bool first_tokens;  // of those that meet these rows in one span
 };
 
 // How a section is cut. Many tokens are dealt out as one span for each thread, which then finds what it has computed
@@ -67,7 +68,7 @@ struct Cut {
   Place place(int index) const {
     const int span = static_cast<int>((static_cast<int64_t>(index / row_tiles) * spans + spans - 1) / token_tiles);
     const int first = begin(span), tokens = begin(span + 1) - first, at = index - first * row_tiles;
-    return {at / tokens, first + at % tokens};
+    return {at / tokens, first + at % tokens, at % tokens == 0};
   }
 
  private:
@@ -325,6 +326,7 @@ class Linear {
     if (x_.outliers) tile.outliers = x_.outliers + token * outliers_stride(k_);
     tile.outliers_stride = outliers_stride(k_);
     tile.m = std::min(c.tile_tokens, p_.m - token);
+    tile.from_memory = place.first_tokens;
     tile.bias = p_.bias ? p_.bias + s.first_row + row : nullptr;
     tile.accumulate = p_.accumulate;
     tile.y = p_.y + token * p_.ldy + s.first_row + row;

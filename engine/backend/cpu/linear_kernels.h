@@ -62,6 +62,7 @@ struct LinearTile {
   const std::byte* outliers = nullptr;  // 8-bit activations: one Outliers per token
   size_t outliers_stride = 0;           // bytes
   int m = 0;
+  bool from_memory = true;      // the weights were not read a moment ago
   const float* bias = nullptr;  // [rows] or null
   bool accumulate = false;      // y += instead of y =
   float* y = nullptr;           // [m, rows], row stride ldy

@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+
 #include "backend/cpu/avx2_ops.h"
 
 namespace octavo {
@@ -32,6 +34,39 @@ OCTAVO_INLINE void add_outliers(const typename Format::Block* const (&panels)[P 
   }
 }
 
+// The panels that follow, asked for evenly while a tile's tokens pass over those at hand, four by four: in the first
+// pass alone multiplications would wait for memory, and in the others memory for them.
+class NextPanels {
+ public:
+  // The pass of `token` over `groups` groups, of which each has `group_bytes` in all of the panels.
+  NextPanels(const LinearTile& tile, const void* panels, size_t group_bytes, int groups, int token)
+      : near_(2 * groups * group_bytes <= kNear) {
+    const int passes = (tile.m + kTokenSlots - 1) / kTokenSlots;
+    share_ = (group_bytes / passes + kLine - 1) / kLine * kLine;
+    end_ = static_cast<const char*>(panels) + groups * group_bytes;
+    at_ = tile.from_memory ? static_cast<const char*>(panels) + token / kTokenSlots * groups * share_ : end_;
+  }
+
+  OCTAVO_INLINE void fetch_share() {
+    for (const char* end = std::min(at_ + share_, end_); at_ < end; at_ += kLine) {
+      if (near_) {
+        _mm_prefetch(at_, _MM_HINT_T0);
+      } else {
+        _mm_prefetch(at_, _MM_HINT_T1);
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kLine = 64;
+  static constexpr size_t kNear = 24 << 10;  // both sets of panels: they leave room in a first-level cache of 32 KB
+
+  bool near_;
+  size_t share_;
+  const char* at_;
+  const char* end_;
+};
+
 template <class Format, int P, int T, int S>
 OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::Block* first, const std::byte* x,
                                 int token, int row) {
@@ -49,11 +84,13 @@ OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::B
     OCTAVO_UNROLL
     for (int t = 0; t < T; ++t) acc[p][t] = Format::zero();
   }
+  const bool few = tile.m <= kTokenSlots;  // memory sets the pace. Past the end of a panel the next ones begin.
+  NextPanels next(tile, first + kPanels * count, kPanels * sizeof(Block), count, token);
   for (int g = 0; g < count; ++g) {
     const Block* w[kPanels];
     OCTAVO_UNROLL
     for (int p = 0; p < kPanels; ++p) w[p] = panel[p] + g;
-    if (token == 0) {  // the first pass: memory sets the pace. Past the end of a panel the next ones begin.
+    if (few) {
       const int ahead = g + Format::kAhead < count ? Format::kAhead : Format::kAhead + (kPanels - 1) * count;
       OCTAVO_UNROLL
       for (int p = 0; p < kPanels; ++p) {
@@ -62,6 +99,8 @@ OCTAVO_INLINE void panel_tokens(const LinearTile& tile, const typename Format::B
           _mm_prefetch(reinterpret_cast<const char*>(w[p] + ahead) + 64 * line, _MM_HINT_T0);
         }
       }
+    } else {
+      next.fetch_share();
     }
     if constexpr (requires { Block::kGroups; }) {
       for (int i = 0; i < Block::kGroups; ++i) {
