@@ -12,6 +12,7 @@
 #include "backend/cpu/queue.h"
 #include "backend/cpu/rope.h"
 #include "ops/experts_in_turn.h"
+#include "tensor/huge_pages.h"
 
 namespace octavo {
 namespace {
@@ -57,7 +58,7 @@ class CpuBackend final : public Backend {
     return cpu::make_kv_pool(group, block_size, num_blocks);
   }
   std::unique_ptr<PackedWeight> pack(Queue& queue, const std::vector<MatrixSource>& parts) override {
-    return cpu::pack(cpu_queue(queue), kernels_.pack, parts);
+    return cpu::pack(cpu_queue(queue), kernels_.pack, weights_, parts);
   }
 
   void embed(Queue& queue, const EmbedParams& p) override { cpu::embed(cpu_queue(queue), p); }
@@ -87,6 +88,7 @@ class CpuBackend final : public Backend {
  private:
   Isa isa_;
   const Kernels& kernels_;
+  HugePages weights_;
 };
 
 }  // namespace

@@ -89,9 +89,13 @@ void pack_section(CpuQueue& queue, const PackKernels& kernels, const CpuPackedWe
 
 }  // namespace
 
-CpuPackedWeight::CpuPackedWeight(int n, int k, std::vector<Section> sections, size_t bytes,
-                                 std::vector<int32_t> input_order)
-    : PackedWeight(n, k), sections_(std::move(sections)), memory_(bytes), input_order_(std::move(input_order)) {}
+CpuPackedWeight::CpuPackedWeight(int n, int k, std::vector<Section> sections, std::shared_ptr<std::byte> memory,
+                                 size_t bytes, std::vector<int32_t> input_order)
+    : PackedWeight(n, k),
+      sections_(std::move(sections)),
+      memory_(std::move(memory)),
+      bytes_(bytes),
+      input_order_(std::move(input_order)) {}
 
 std::string CpuPackedWeight::format() const {
   std::string name;
@@ -137,7 +141,7 @@ std::optional<DensePanels> CpuPackedWeight::dense_panels(int first_row, int rows
   return std::nullopt;
 }
 
-std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const PackKernels& kernels,
+std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const PackKernels& kernels, HugePages& memory,
                                    const std::vector<MatrixSource>& parts) {
   if (parts.empty()) throw Error(ErrorCode::kInvalidArgument, "parts", "there is nothing to pack");
   const int k = parts[0].k;
@@ -166,7 +170,8 @@ std::unique_ptr<PackedWeight> pack(CpuQueue& queue, const PackKernels& kernels,
     const size_t panels = (s.rows + panel_rows(s.format) - 1) / panel_rows(s.format);
     bytes += (panels * s.panel_bytes + kSectionAlign - 1) / kSectionAlign * kSectionAlign;
   }
-  auto packed = std::make_unique<CpuPackedWeight>(n, k, std::move(sections), bytes, parts[0].input_order);
+  auto packed =
+      std::make_unique<CpuPackedWeight>(n, k, std::move(sections), memory.take(bytes), bytes, parts[0].input_order);
   for (size_t i = 0; i < sources.size(); ++i) pack_section(queue, kernels, *packed, i, sources[i]);
   return packed;
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -7,7 +8,6 @@
 #include "backend/cpu/weight_layout.h"
 #include "ops/packed_weight.h"
 #include "ops/weight_source.h"
-#include "tensor/buffer.h"
 
 namespace octavo::cpu {
 
@@ -24,9 +24,11 @@ class CpuPackedWeight final : public PackedWeight {
   };
 
   // input_order: see MatrixSource; the same for all rows.
-  CpuPackedWeight(int n, int k, std::vector<Section> sections, size_t bytes, std::vector<int32_t> input_order);
+  // memory: of `bytes` bytes, for all panels.
+  CpuPackedWeight(int n, int k, std::vector<Section> sections, std::shared_ptr<std::byte> memory, size_t bytes,
+                  std::vector<int32_t> input_order);
 
-  size_t bytes() const override { return memory_.size() + input_order_.size() * sizeof(int32_t); }
+  size_t bytes() const override { return bytes_ + input_order_.size() * sizeof(int32_t); }
   std::string format() const override;
   void dequantize_row(int row, float* out) const override;
   std::optional<DensePanels> dense_panels(int first_row, int rows) const override;
@@ -34,12 +36,13 @@ class CpuPackedWeight final : public PackedWeight {
   const std::vector<Section>& sections() const { return sections_; }
   const std::vector<int32_t>& input_order() const { return input_order_; }
   std::byte* panel(const Section& section, int row) const {  // the panel that holds the section's row `row`
-    return memory_.data() + section.offset + row / panel_rows(section.format) * section.panel_bytes;
+    return memory_.get() + section.offset + row / panel_rows(section.format) * section.panel_bytes;
   }
 
  private:
   std::vector<Section> sections_;
-  Buffer memory_;
+  std::shared_ptr<std::byte> memory_;
+  size_t bytes_;
   std::vector<int32_t> input_order_;
 };
 
