@@ -69,6 +69,8 @@ def test_overview_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["serve", "--nope"], "there is no flag --nope; see octavo serve --help"),
         (["info", "a", "b"], "unexpected argument 'b'; see octavo info --help"),
         (["bench", "kernels", "--thread", "1"], "did you mean --threads?"),
+        (["bench", "step", "--budget", "1"], "there is no flag --budget; see octavo bench --help"),
+        (["bench", "step", "--isa", "avx1024"], "avx1024"),
         (["serve", "--tensor-parallel-size", "2"], "--tensor-parallel-size must be 1"),
         (["info", "--max-model-len", "9000000"], "--max-model-len must be at most 8192"),
         (["pull", "no-such-model"], "no-such-model"),

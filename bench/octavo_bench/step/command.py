@@ -9,6 +9,7 @@ from pathlib import Path
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="smollm2", help="a model, as for octavo serve")
     parser.add_argument("--threads", type=int, default=0, help="threads; 0: the CPUs this process may use")
+    parser.add_argument("--isa", default="", help="instruction set; empty: the machine's best")
     parser.add_argument("--short", action="store_true", help="W2 of 8 x (64 + 32), W4 of 2 x 1,024")
     parser.add_argument(
         "--host",
@@ -44,7 +45,7 @@ def _run_model(flags: argparse.Namespace) -> int:
 
     shape = SHORT if flags.short else Shape()
     model = load(
-        EngineArgs(model=flags.model, threads=flags.threads, skip_tokenizer_init=True),
+        EngineArgs(model=flags.model, threads=flags.threads, isa=flags.isa, skip_tokenizer_init=True),
         trace=True,
     )
     parts = []

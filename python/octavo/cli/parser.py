@@ -92,4 +92,5 @@ def _unknown(extra: Sequence[str], known: Sequence[str]) -> str:
     if flag is None:
         return f"unexpected argument {extra[0]!r}"
     name = flag.partition("=")[0]
-    return f"there is no flag {name}{suggestion(name, known)}"
+    others = [option for option in known if option != name]  # it may be a flag of another command
+    return f"there is no flag {name}{suggestion(name, others)}"
