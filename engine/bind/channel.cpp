@@ -120,11 +120,27 @@ void bind_channel(nb::module_& m) {
           "score", [](const Delta& d) { return optional_float(d.score); },
           nb::for_getter(nb::sig("def score(self, /) -> float | None")), "With the finish of a beam search.")
       .def_prop_ro("error", &error, nb::for_getter(nb::sig("def error(self, /) -> tuple[str, str, str] | None")),
-                   "(code, param, message) with finish 'error'.");
+                   "(code, param, message) with finish 'error'.")
+      .def_ro("sent", &Delta::sent, "Its text is on its way to the reader already; see Channel.send_directly.")
+      .def_prop_ro(
+          "rest", [](const Delta& d) { return nb::bytes(d.rest.data(), d.rest.size()); },
+          "Where `sent`: bytes that must reach the socket before anything else does, mostly none.");
 
   nb::class_<Channel>(m, "Channel", "Deltas of one consumer's requests. `fd` is readable while deltas wait.")
       .def_prop_ro("fd", &Channel::fd)
       .def("drain", &Channel::drain, "All deltas published so far, in order.")
+      .def(
+          "send_directly",
+          [](Channel& self, RequestId request, int fd, const nb::bytes& head, const nb::bytes& tail) {
+            return self.send_directly(request, fd, {head.c_str(), head.size()}, {tail.c_str(), tail.size()});
+          },
+          nb::arg("request"), nb::arg("fd"), nb::arg("head"), nb::arg("tail"),
+          "From now on the engine itself writes the text of a request of one choice to the socket `fd`: per delta one "
+          "chunk of HTTP/1.1 of head, the text as a JSON string without quotes, and tail. Such deltas are `sent`, and "
+          "come some 0.25 s later. It ends with the request's finish, and where the socket does not take all at once. "
+          "False: deltas of the request wait to be drained, or no descriptor is left.")
+      .def("take_back", &Channel::take_back, nb::arg("request"),
+           "Ends send_directly. time.monotonic() of the last text, or None where it had ended already.")
       .def("wait", &Channel::wait, nb::arg("timeout_ms"), nb::call_guard<nb::gil_scoped_release>(),
            "Waits until deltas are there; False after timeout_ms milliseconds.");
 }

@@ -1,9 +1,13 @@
 #pragma once
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/delta.h"
+#include "runtime/direct_stream.h"
 
 namespace octavo {
 
@@ -21,7 +25,16 @@ class Channel : public std::enable_shared_from_this<Channel> {
   int fd() const { return fd_; }
 
   // Appends `deltas` (left empty) and makes the eventfd readable. Where it throws std::bad_alloc nothing has happened.
+  // Deltas of which the consumer learns nothing new, since their text was written directly, wait a while for others.
   void publish(std::vector<Delta>& deltas);
+
+  // From now on the text of `request`, which has one choice, is written to the socket `fd` by publish() itself, until
+  // it finishes, the socket takes no more at once, or the consumer takes it back; see DirectStream. False: deltas of it
+  // wait to be drained, or there is no descriptor left, and nothing has changed.
+  bool send_directly(RequestId request, int fd, std::string head, std::string tail);
+
+  // Ends that. When text was written last, in seconds on CLOCK_MONOTONIC; nullopt: it had ended, or not begun.
+  std::optional<double> take_back(RequestId request);
 
   // Everything published so far, in order. Reads the eventfd before it swaps the list: no wake-up is lost.
   std::vector<Delta> drain();
@@ -30,9 +43,18 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool wait(int timeout_ms) const;
 
  private:
+  struct Direct {
+    DirectStream stream;
+    int64_t last_ns;
+  };
+
+  bool write_directly(Delta& delta, int64_t now) noexcept;
+
   int fd_;
   std::mutex mutex_;
   std::vector<Delta> pending_;
+  std::unordered_map<RequestId, Direct> direct_;
+  int64_t woken_ns_ = 0;  // when the consumer was told last, while there is something direct
 };
 
 }  // namespace octavo

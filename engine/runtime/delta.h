@@ -40,6 +40,8 @@ struct Delta {
   std::optional<double> cumulative_logprob;  // with the finish, where sequences were ranked by it
   std::optional<double> score;               // with the finish of a beam search: what its hypotheses are ranked by
   std::shared_ptr<const Refusal> error;      // with kError
+  bool sent = false;                         // its text is on its way to the reader (see DirectStream),
+  std::string rest;                          // but for these bytes
 };
 
 }  // namespace octavo

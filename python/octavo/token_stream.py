@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from octavo.errors import EngineDeadError
@@ -35,6 +35,7 @@ class TokenStream:
         self._deltas: deque[_engine.Delta] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._overrun = False
+        self._write_rest: Callable[[bytes], None] | None = None  # while texts are sent directly
 
     @property
     def backlog(self) -> int:
@@ -78,10 +79,39 @@ class TokenStream:
         if not self.finished:
             self._reader.cancel(self.id)
 
+    def send_directly(self, fd: int, head: bytes, tail: bytes, write_rest: Callable[[bytes], None]) -> bool:
+        """Let the engine write each further text to a socket by itself, without Python.
+
+        Every delta still comes, but those with ``sent`` some 0.25 s late, and their text is to be written by nobody
+        else. It lasts until the request finishes or the socket does not take a text at once.
+
+        Args:
+            fd: the socket; what was written to it before is on its way.
+            head, tail: what each text, as a JSON string without quotes, stands between in a chunk of HTTP/1.1.
+            write_rest: called on the loop with what the socket did not take of a text.
+
+        Returns:
+            False where the request has several choices, has ended, or has deltas that nobody has read: then nothing
+            has changed.
+        """
+        waiting = self._waiter is not None and not self._waiter.done() and not self._deltas
+        if not waiting or self._unfinished != 1 or not self._reader.send_directly(self.id, fd, head, tail):
+            return False
+        self._write_rest = write_rest
+        return True
+
+    def take_back(self) -> float | None:
+        """End ``send_directly``: ``time.monotonic()`` of the last text, None where it had ended by itself."""
+        return self._reader.take_back(self.id)
+
     def push(self, delta: _engine.Delta) -> None:
         """Called by the reader."""
+        if delta.rest and self._write_rest is not None:
+            self._write_rest(delta.rest)
         if delta.finish is not None:
             self._unfinished -= 1
+        elif delta.sent:
+            pass  # its reader keeps up
         elif len(self._deltas) >= self._max_backlog or self._overrun:
             # Nobody reads: this request alone is given up. What was lost is never followed by later text.
             self._overrun = True
@@ -153,6 +183,12 @@ class LoopReader:
             return
         with contextlib.suppress(EngineDeadError):  # one that began just now
             self._model.engine.cancel(request)
+
+    def send_directly(self, request: int, fd: int, head: bytes, tail: bytes) -> bool:
+        return self.closed is None and self._channel.send_directly(request, fd, head, tail)
+
+    def take_back(self, request: int) -> float | None:
+        return self._channel.take_back(request)
 
     @property
     def num_streams(self) -> int:

@@ -36,6 +36,7 @@ class Delta:
     first_token: float = 0.0
     last_token: float = 0.0
     error: tuple[str, str, str] | None = None
+    sent: bool = False
 
 
 @dataclass
@@ -111,6 +112,12 @@ class ScriptedStream:
     @property
     def backlog(self) -> int:
         return len(self._deltas)
+
+    def send_directly(self, fd: int, head: bytes, tail: bytes, write_rest: Callable[[bytes], None]) -> bool:
+        return False
+
+    def take_back(self) -> float | None:
+        return None
 
     async def next(self) -> Sequence[Delta]:
         await self._wake.wait()

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from octavo_gateway.api.generation import Generation
+from octavo_gateway.api.plain_text import PlainText
 
 
 class Answer(Protocol):
@@ -16,6 +17,10 @@ class Answer(Protocol):
     @property
     def backlog(self) -> int:
         """Steps that wait because the reader is slow."""
+        ...
+
+    def plain_text(self) -> PlainText | None:
+        """The stream's further events, where they differ in their text alone."""
         ...
 
     def events(self) -> AsyncIterator[bytes]: ...

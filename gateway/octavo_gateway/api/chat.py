@@ -19,6 +19,7 @@ from octavo_gateway.api.ids import new_id
 from octavo_gateway.api.messages import echoed_text, plain_messages, text_bytes, text_length
 from octavo_gateway.api.parsers.answer_parser import ParserSpec
 from octavo_gateway.api.parsers.formats import constrained_format
+from octavo_gateway.api.plain_text import PLACE, PlainText
 from octavo_gateway.api.prompt_logprobs import checked_prompt_logprobs
 from octavo_gateway.api.reasoning import effort_variables
 from octavo_gateway.api.sampling import make_params, sampling_values
@@ -44,6 +45,7 @@ class ChatAnswer:
         self._form = form
         self._id = new_id("chatcmpl")
         self._created = int(time.time())
+        self._chunks = ChatChunks(self._id, self._created, context.model_name, context.fingerprint, form)
 
     @property
     def generations(self) -> Sequence[Generation]:
@@ -53,10 +55,14 @@ class ChatAnswer:
     def backlog(self) -> int:
         return self._generation.backlog
 
+    def plain_text(self) -> PlainText | None:
+        """The stream's further events, where they differ in their text alone."""
+        event = self._chunks.text_event(PLACE) if self._generation.choices == 1 else None
+        return None if event is None else PlainText.of_event(self._generation, event)
+
     async def events(self) -> AsyncIterator[bytes]:
         """Server-sent events up to and with [DONE]; a fault becomes an event too."""
-        context = self._context
-        chunks = ChatChunks(self._id, self._created, context.model_name, context.fingerprint, self._form)
+        chunks = self._chunks
 
         def usage() -> Usage:
             self._generation.reasoning_tokens = chunks.reasoning_tokens

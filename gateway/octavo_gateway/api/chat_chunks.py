@@ -61,6 +61,12 @@ class ChatChunks:
             self._end = b',"usage":' + _encode(usage()) + _END
         return b"".join([self._encode_choice(*one) for one in found])
 
+    def text_event(self, text: str) -> bytes | None:
+        """The event that `text` of the first choice makes; None where it depends on more than that."""
+        if not self._text_only or self._form.running_usage or self._form.parser is not None:
+            return None
+        return self._choice(0).head + content_delta(text) + _NO_LOGPROBS + _END
+
     @property
     def reasoning_tokens(self) -> int | None:
         """Of all choices so far; None where the model does not reason."""
@@ -81,7 +87,7 @@ class ChatChunks:
     def _pieces(self, choice: _Choice, deltas: Sequence[Delta]) -> list[bytes]:
         """What the chunks of `deltas` carry, one `delta` object each."""
         if choice.parser is None:
-            text = deltas[0].text if len(deltas) == 1 else "".join([d.text for d in deltas])
+            text = "".join([d.text for d in deltas if not d.sent])
             return [content_delta(text)] if text else []
         events = self._form.shown(event for delta in deltas for event in choice.parser.take(delta))
         return [event_delta(event) for event in events]

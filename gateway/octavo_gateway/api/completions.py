@@ -16,6 +16,7 @@ from octavo_gateway.api.generation import Generation
 from octavo_gateway.api.ids import new_id
 from octavo_gateway.api.legacy_logprobs import LegacyWriter, join
 from octavo_gateway.api.merge import merged
+from octavo_gateway.api.plain_text import PLACE, PlainText
 from octavo_gateway.api.prompt_logprobs import checked_prompt_logprobs, positions_of, prompt_logprobs
 from octavo_gateway.api.prompts import PlainPrompt, read_prompts
 from octavo_gateway.api.sampling import make_params, sampling_values
@@ -84,7 +85,7 @@ class _Choice:
                 logprobs.append(self._writer.prompt(self._prompt.ids, self._prompt.text, positions))
         finish, stop_reason = deltas[-1].finish, deltas[-1].stop_reason
         if not self._form.prompt_only:
-            text += [d.text for d in deltas]
+            text += [d.text for d in deltas if not d.sent]
             if self._writer is not None:
                 logprobs += [self._writer.generated(d.logprobs or ()) for d in deltas]
             if self._form.token_ids:
@@ -143,6 +144,15 @@ class CompletionAnswer:
     @property
     def backlog(self) -> int:
         return sum(g.backlog for g in self.generations)
+
+    def plain_text(self) -> PlainText | None:
+        """The stream's further events, where they differ in their text alone."""
+        form = self._form
+        one = len(self._choices) == 1 and form.top_logprobs is None
+        if not one or form.token_ids or form.running_usage or form.prompt_only:
+            return None
+        choice = CompletionChoice(index=0, text=PLACE, logprobs=None, finish_reason=None)
+        return PlainText.of_event(self.generations[0], event(msgspec.json.encode(self._answer([choice]))))
 
     async def events(self) -> AsyncIterator[bytes]:
         """Server-sent events up to and with [DONE]; a fault becomes an event too."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -47,6 +47,10 @@ class Delta(Protocol):
     def last_token(self) -> float: ...
     @property
     def error(self) -> tuple[str, str, str] | None: ...
+    @property
+    def sent(self) -> bool:
+        """Its text was written by the engine itself; see TokenStream.send_directly."""
+        ...
 
 
 class TokenStream(Protocol):
@@ -68,6 +72,18 @@ class TokenStream(Protocol):
 
     def cancel(self) -> None:
         """Give the request up; its blocks are free within a step. Harmless once it has ended."""
+        ...
+
+    def send_directly(self, fd: int, head: bytes, tail: bytes, write_rest: Callable[[bytes], None]) -> bool:
+        """Write each further text to a socket without anybody's help; False where that is not possible now.
+
+        One chunk of HTTP/1.1 each: `head`, the text as a JSON string without quotes, `tail`. What the socket does not
+        take at once goes to `write_rest`, and that ends it.
+        """
+        ...
+
+    def take_back(self) -> float | None:
+        """End that. When a text was written last, on the clock of time.monotonic(); None where it had ended."""
         ...
 
 

@@ -25,7 +25,7 @@ class Generation:
         waiting: WaitingTokens,
         deadlines: Deadlines,
     ) -> None:
-        self._stream = stream
+        self.stream = stream
         self._observer = observer
         self.choices = choices
         self._unfinished = choices
@@ -44,7 +44,7 @@ class Generation:
         """What waits, at once each time. A delta with an error raises ApiError and ends the request."""
         while self._unfinished > 0:
             try:
-                deltas = await self._stream.next()
+                deltas = await self.stream.next()
             except OctavoError as e:  # the engine has been shut down
                 raise from_engine(e.code, e.param, str(e)) from None
             for i, delta in enumerate(deltas):
@@ -90,11 +90,11 @@ class Generation:
     def _first_token_is_due(self) -> None:
         if not self._completion_tokens:
             self._late = deadline_exceeded(self._deadlines.first_token)
-            self._stream.cancel()
+            self.stream.cancel()
 
     def _whole_is_due(self) -> None:
         self._late = deadline_exceeded(self._deadlines.whole)
-        self._stream.cancel()
+        self.stream.cancel()
 
     def _stop_timers(self) -> None:
         for timer in self._timers:
@@ -103,12 +103,12 @@ class Generation:
     @property
     def backlog(self) -> int:
         """Deltas that wait because the reader is slow."""
-        return self._stream.backlog
+        return self.stream.backlog
 
     @property
     def request(self) -> int:
         """The engine's number for it."""
-        return self._stream.id
+        return self.stream.id
 
     @property
     def cached_tokens(self) -> int:
@@ -124,7 +124,7 @@ class Generation:
 
     def cancel(self) -> None:
         """End the request early; what it has made so far still comes, with finish "abort"."""
-        self._stream.cancel()
+        self.stream.cancel()
 
     def close(self) -> None:
         """Nobody reads on: free what the request holds, if it has not ended."""
@@ -134,4 +134,4 @@ class Generation:
             self._unfinished = 0
             self.finishes.append("abort")
             self._observer.on_abandon()
-            self._stream.cancel()
+            self.stream.cancel()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.http import StreamWriter
 
 from octavo_gateway.api import sse
+from octavo_gateway.api.answer import Answer
+from octavo_gateway.api.plain_text import PlainText
 
 _log = logging.getLogger("octavo.gateway.stream")
 _DRAIN_CHECK_SECONDS = 0.1
@@ -31,7 +33,8 @@ class EventWriter:
     """Writes events as they come and a comment when none came for a while.
 
     The socket's buffer is bounded by flow control; while it is full nothing more is taken from the engine's side,
-    where steps pile up to `max_backlog` (and make one chunk when the client reads on).
+    where steps pile up to `max_backlog` (and make one chunk when the client reads on). While all that was written is
+    with the system and what follows is plain text, the engine writes it by itself.
     """
 
     def __init__(
@@ -40,11 +43,15 @@ class EventWriter:
         writer: StreamWriter,
         limits: StreamLimits,
         backlog: Callable[[], int],
+        plain: PlainText | None,
     ) -> None:
         self._transport = transport
         self._writer = writer
         self._limits = limits
         self._backlog = backlog
+        self._fd = _socket_fd(transport)
+        self._plain = plain if self._fd is not None else None
+        self._direct = False  # whether the engine writes
         self._high_water = transport.get_write_buffer_limits()[1]
         self._framed = False  # whether chunks may be sent without the writer's help: once the headers are out
         self._loop = asyncio.get_running_loop()
@@ -54,12 +61,13 @@ class EventWriter:
         self._arm(limits.keep_alive_seconds)
 
     async def write(self, data: bytes) -> None:
+        self._direct = False  # else there would be nothing to write
         if self._framed:
             self._send(data)
         else:  # with the headers, in one packet
             await self._writer.write(data, drain=False)
             self._framed = self._writer.chunked
-        self._last_write = self._loop.time()
+        self._wrote()
         if self._transport.get_write_buffer_size() > self._high_water:
             await self._drain()
 
@@ -69,7 +77,31 @@ class EventWriter:
             raise ConnectionResetError("the client is gone")
         self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
+    def _wrote(self) -> None:
+        self._last_write = self._loop.time()
+        if self._plain is not None:
+            self._loop.call_soon(self._go_direct)  # once the transport has handed on what it was given
+
+    def _go_direct(self) -> None:
+        if self._plain is None or self._fd is None or self._direct or not self._framed:
+            return
+        if not self._transport.is_closing() and not self._transport.get_write_buffer_size():
+            self._direct = self._plain.send_directly(self._fd, self._write_rest)
+
+    def _write_rest(self, data: bytes) -> None:
+        """What the socket did not take of the engine's last chunk."""
+        self._direct = False
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _take_back(self) -> None:
+        if self._direct and self._plain is not None:
+            self._direct = False
+            self._last_write = max(self._last_write, self._plain.take_back() or 0.0)
+
     def close(self) -> None:
+        self._take_back()
+        self._plain = None
         if self._timer is not None:
             self._timer.cancel()
         if self._comment is not None:
@@ -81,8 +113,10 @@ class EventWriter:
 
     def _tick(self) -> None:
         interval = self._limits.keep_alive_seconds
+        self._take_back()
         idle = self._loop.time() - self._last_write
         if idle < interval - 1e-3:
+            self._go_direct()
             self._arm(interval - idle)
             return
         if self._transport.get_write_buffer_size() <= self._high_water:
@@ -94,7 +128,7 @@ class EventWriter:
             await self._writer.write(sse.KEEP_ALIVE, drain=False)
         except ConnectionError:
             return  # The handler is being cancelled.
-        self._last_write = self._loop.time()
+        self._wrote()
 
     async def _drain(self) -> None:
         drained = asyncio.ensure_future(self._writer.drain())
@@ -110,22 +144,27 @@ class EventWriter:
             drained.cancel()
 
 
+def _socket_fd(transport: asyncio.Transport) -> int | None:
+    """The socket to which bytes may be written as they are; None: there is none, or they would be encrypted."""
+    socket = transport.get_extra_info("socket")
+    return None if socket is None or transport.get_extra_info("sslcontext") is not None else socket.fileno()
+
+
 async def stream_events(
     request: web.BaseRequest,
     response: web.StreamResponse,
-    events: AsyncIterator[bytes],
+    answer: Answer,
     limits: StreamLimits,
-    backlog: Callable[[], int],
 ) -> web.StreamResponse:
-    """Sends `events` as the body of `response`. A reader that stops reading loses its connection."""
+    """Sends an answer's events as the body of `response`. A reader that stops reading loses its connection."""
     await response.prepare(request)
     transport, body = request.transport, request.writer
     if transport is None:
         return response
     assert isinstance(body, StreamWriter)
-    writer = EventWriter(transport, body, limits, backlog)
+    writer = EventWriter(transport, body, limits, lambda: answer.backlog, answer.plain_text())
     try:
-        async for data in events:
+        async for data in answer.events():
             await writer.write(data)
     except SlowReader:
         _log.warning("a client stopped reading its stream; its request is aborted")

@@ -1,4 +1,4 @@
-"""How many files the process may open: each connection is one."""
+"""How many files the process may open: each connection is one, and another while the engine writes to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OTHER_FILES = 256  # what the process opens beside its connections
 def raise_file_limit(connections: int) -> None:
     """Raise the soft limit as far as so many connections need and the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + _OTHER_FILES
+    wanted = 2 * connections + _OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -137,9 +137,7 @@ class Handlers:
             if not stream:
                 return json_response(await answer.whole())
             response = web.StreamResponse(headers={**sse.HEADERS, "Server": SERVER, "X-Request-Id": call.id})
-            return await stream_events(
-                call.request, response, answer.events(), self._limits, lambda: answer.backlog
-            )
+            return await stream_events(call.request, response, answer, self._limits)
 
     async def _read(self, call: Call, type_: type[T]) -> tuple[Service, T]:
         """Who answers, and the body as `type_`. What would be refused without its body is refused before."""
