@@ -36,6 +36,7 @@ def result(path: Path) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 @pytest.mark.unsanitized("measures time")
 def test_the_result_has_vllms_keys_and_the_mocks_figures(mock: Mock, tmp_path: Path) -> None:
     """Row 109: what is reported is what the server did, within 2 % or 1 ms beyond the lag that the client saw."""
@@ -172,6 +173,7 @@ def test_what_cannot_be_done_is_one_line(
     assert said in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_leaves_partial_results_that_say_so(tmp_path: Path, capsys: Any) -> None:
     with mock_server("--ttft-ms", "20", "--itl-ms", "2") as server:
         timer = threading.Timer(1.0, server.process.kill)

@@ -98,6 +98,7 @@ def test_a_paced_server_is_reported_as_it_is() -> None:
     assert records[0].text == "t0 t1 t2 t3 t4 t5 "
 
 
+@pytest.mark.slow
 def test_a_slow_server_does_not_slow_the_schedule_down() -> None:
     """Row 110: both latencies, and the client's own queue apart."""
     shots = [Shot(0.05 * i, [1], 1) for i in range(5)]

@@ -41,6 +41,7 @@ def test_parts_without_time_are_told_too(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_part_that_takes_too_long_keeps_what_it_told(tmp_path: Path) -> None:
     lines = run_part("models", "cpu", tiny=False, seconds=6)
     assert any("took longer than 6 s" in line["name"] for line in lines)

@@ -36,6 +36,7 @@ def test_the_stub_gives_every_stream_its_tokens() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
+@pytest.mark.slow
 def test_the_command_counts_every_chunk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.json"
     sizes = ["--streams", "4", "--tokens", "30", "--requests", "40", "--connections", "4", "--rounds", "1"]

@@ -145,7 +145,14 @@ def test_a_request_beyond_the_window_is_named() -> None:
         jobs_of([TraceRequest(0.0, 10, 10), TraceRequest(0.0, 60, 10)], 64)
 
 
-@pytest.mark.parametrize(("count", "marked"), [("2", False), ("30", True), ("150", False)])
+@pytest.mark.parametrize(
+    ("count", "marked"),
+    [
+        ("2", False),
+        pytest.param("30", True, marks=pytest.mark.slow),
+        pytest.param("150", False, marks=pytest.mark.slow),
+    ],
+)
 def test_means_over_a_moment_are_marked(count: str, marked: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """Of 30 requests all run at once where there are pages: they wait only while the first prompts are computed."""
     assert main(["bench", "memory", "--requests", count]) == 0
@@ -181,6 +188,7 @@ def test_plots_are_refused_by_the_flag_that_was_given(
         assert said.endswith("pip install matplotlib\n")
 
 
+@pytest.mark.slow
 def test_plots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     assert main(["bench", "memory", "--requests", "20", "--plots", str(tmp_path)]) == 0

@@ -6,6 +6,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
+
 from octavo_bench.peers.report import text_table
 from octavo_bench.peers.rounds import ROWS, Figures, measure
 from octavo_bench.peers.worker_peer import WorkerPeer
@@ -20,6 +22,7 @@ def figures(peer: str, kind: str, **rows: list[float]) -> Figures:
     return made
 
 
+@pytest.mark.slow
 def test_octavo_runs_as_a_library(smollm2: Path, tmp_path: Path) -> None:
     peer = WorkerPeer(
         OURS[1], sys.executable, "octavo_worker.py", [str(smollm2), "1", ""], tmp_path / "library.log"

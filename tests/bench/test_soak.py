@@ -147,12 +147,12 @@ class Liar:
     [
         ("", ""),
         ("bits", "wrong"),
-        ("same id", "duplicated"),
-        ("twice", "duplicated"),
-        ("goes on", "lost"),
-        ("cut", "lost"),
-        ("refuses", "lost"),
-        ("takes anything", "not refused"),
+        pytest.param("same id", "duplicated", marks=pytest.mark.slow),
+        pytest.param("twice", "duplicated", marks=pytest.mark.slow),
+        pytest.param("goes on", "lost", marks=pytest.mark.slow),
+        pytest.param("cut", "lost", marks=pytest.mark.slow),
+        pytest.param("refuses", "lost", marks=pytest.mark.slow),
+        pytest.param("takes anything", "not refused", marks=pytest.mark.slow),
     ],
 )
 def test_a_server_that_lies_is_found_out(lie: str, kind: str) -> None:

@@ -26,6 +26,7 @@ def arguments(smollm2: Path) -> EngineArgs:
     return EngineArgs(model=str(smollm2), threads=1, skip_tokenizer_init=True, num_gpu_blocks_override=64)
 
 
+@pytest.mark.slow
 def test_the_phases_of_a_part_add_up_to_its_time(arguments: EngineArgs) -> None:
     model = load(arguments, trace=True)
     try:

@@ -11,8 +11,10 @@ from weight_blocks import activations, random_weight
 from octavo import _engine
 from octavo.errors import OctavoError
 
-SLOW = [pytest.param(fmt, marks=pytest.mark.slow) for fmt in ("bf16", "f16", "q6_k", "mxfp4", "int4x128")]
-FORMATS = ["q4_k", "f32", *SLOW]
+SLOW = [
+    pytest.param(fmt, marks=pytest.mark.slow) for fmt in ("bf16", "f16", "f32", "q6_k", "mxfp4", "int4x128")
+]
+FORMATS = ["q4_k", *SLOW]
 TOLERANCE = {"bf16": 0.02, "f32": 3e-6}  # of the largest output, by what tensor cores read; others 0.003
 
 
@@ -105,7 +107,7 @@ def test_experts_outputs_are_added_up(emulated, fmt: str, num_tokens: int) -> No
     assert np.abs(out - expected).max() <= TOLERANCE.get(fmt, 0.003) * np.abs(outputs).max()
 
 
-@pytest.mark.parametrize("fmt", ["q4_k", "f32"])
+@pytest.mark.parametrize("fmt", ["q4_k", pytest.param("f32", marks=pytest.mark.slow)])
 def test_a_tokens_bits_do_not_depend_on_the_others(emulated, fmt: str) -> None:
     rng = np.random.default_rng(3)
     mixture = Mixture.random(emulated, fmt, 4, 256, 256)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from served import BLOCK, BLOCKS, Served, octavo_serve
@@ -13,4 +14,12 @@ def served() -> Iterator[Served]:
         *("--max-model-len", "1024", "--threads", "1", "--max-num-seqs", "16"),
         *("--kv-cache-memory", str(BLOCKS * BLOCK * 23040)),
     ) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_folder: Path) -> Iterator[Served]:
+    """A model of noise that answers at once."""
+    flags = ("--max-model-len", "512", "--threads", "1", "--log-level", "error")
+    with octavo_serve(str(tiny_folder), *flags) as server:
         yield server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -22,6 +23,8 @@ options: dict[str, Any] = json.loads(sys.argv[1])
 
 def load() -> ScriptedEngine:
     time.sleep(options.get("load_seconds", 0.0))
+    while "loads_after" in options and not os.path.exists(options["loads_after"]):
+        time.sleep(0.01)
     if "load_error" in options:
         raise ModelError(options["load_error"], code="not_found", param="model")
     tokens = options.get("tokens", 3)

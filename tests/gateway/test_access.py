@@ -120,7 +120,9 @@ def test_a_full_queue_answers_429_and_loses_no_accepted_request() -> None:
     """Behaviour 90."""
 
     async def scenario() -> None:
-        slow = ScriptedEngine(Script(steps=spoken("fine"), first_step_seconds=0.5), max_num_seqs=1)
+        slow = ScriptedEngine(max_num_seqs=1)
+        # The first keeps its place until all have come.
+        slow.script = lambda _: Script(spoken("fine"), first_step_seconds=0.0 if slow.submitted else 0.5)
         async with serving(slow, server={"max_concurrent": 1 + 4}) as client:
             answers = await asyncio.gather(*(client.chat() for _ in range(100)))
             statuses = sorted(status for status, _, _ in answers)
@@ -201,6 +203,7 @@ def test_ready_fails_when_the_engine_stands_still_with_work() -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_ready_while_merely_saturated() -> None:
     """Every place is taken and the queue refuses, but steps go on."""
 

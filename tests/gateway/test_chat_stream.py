@@ -191,8 +191,8 @@ def test_keep_alive_comments_before_the_first_token_and_between() -> None:
     """Behaviour 96."""
 
     async def scenario() -> None:
-        engine = talking("ab", first_step_seconds=0.35, step_seconds=0.25)
-        async with serving(engine, api={"keep_alive_seconds": 0.1}) as client:
+        engine = talking("ab", first_step_seconds=0.18, step_seconds=0.12)
+        async with serving(engine, api={"keep_alive_seconds": 0.05}) as client:
             lines = await client.lines()
         first_data = next(i for i, line in enumerate(lines) if line.startswith("data:"))
         assert lines[:first_data].count(": keep-alive") >= 2

@@ -102,6 +102,7 @@ def test_how_much_of_a_prompt_is_declared(tmp_path: Path) -> None:
     assert run(scenario()) == [9, 5, 2, 0, whole, 1]
 
 
+@pytest.mark.slow
 def test_a_real_engine_shares_the_declared_blocks_and_no_more(smollm2: Path, tmp_path: Path) -> None:
     declared = settings_of(tmp_path, {"prompts": [{"messages": [SYSTEM]}]}).shared_prompts
 

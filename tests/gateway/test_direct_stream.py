@@ -75,7 +75,10 @@ def whole_text(served: Served, path: str, body: dict[str, Any]) -> str:
     return choice["text"] if "text" in choice else choice["message"]["content"]
 
 
-@pytest.mark.parametrize(("path", "body"), [COMPLETION, CHAT], ids=["completion", "chat"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [pytest.param(*COMPLETION, id="completion"), pytest.param(*CHAT, id="chat", marks=pytest.mark.slow)],
+)
 def test_the_engine_writes_and_lets_go_of_the_socket(served: Served, path: str, body: dict[str, Any]) -> None:
     want = whole_text(served, path, body)
     with streaming(served, path, body) as response:
@@ -134,6 +137,7 @@ async def read_with_pauses(port: int, path: str, body: dict[str, Any]) -> bytes:
     return out
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_slow_gets_every_text_once(smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, body = COMPLETION[0], {**COMPLETION[1], "max_tokens": 600}
     results: list[bool] = []

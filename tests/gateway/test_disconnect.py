@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 from typing import Any
 
@@ -91,10 +92,10 @@ def test_health_answers_while_a_prompt_is_tokenized() -> None:
 
     async def scenario() -> None:
         engine = ScriptedEngine(Script(steps=spoken("ok")))
-        encode = engine.tokenizer.encode_chat
+        encode, seen = engine.tokenizer.encode_chat, threading.Event()
 
         def slow(*args: Any, **kwargs: Any) -> list[int]:
-            time.sleep(1.0)
+            seen.wait(1.0)
             return encode(*args, **kwargs)
 
         engine.tokenizer.encode_chat = slow  # type: ignore[method-assign]
@@ -107,11 +108,13 @@ def test_health_answers_while_a_prompt_is_tokenized() -> None:
                 assert (await client.get("/health"))[0] == 200
                 slowest = max(slowest, time.monotonic() - start)
             assert not chat.done() and slowest < 0.5
+            seen.set()
             assert (await chat)[0] == 200
 
     run(scenario())
 
 
+@pytest.mark.slow
 def test_a_storm_of_disconnects_leaves_nothing() -> None:
     """Behaviour 83."""
 
@@ -159,6 +162,7 @@ def test_a_reader_that_stops_reading_is_aborted_alone() -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_a_slow_reader_gets_everything_in_larger_pieces() -> None:
     async def scenario() -> None:
         engine = ScriptedEngine(Script(steps=[([120], "y" * 50_000)] * 100, step_seconds=0.001))

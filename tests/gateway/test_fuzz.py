@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from request_fuzzer import fuzz
-from served import Served, octavo_serve
-
-
-@pytest.fixture(scope="module")
-def tiny(tiny_folder: Path) -> Iterator[Served]:
-    with octavo_serve(
-        str(tiny_folder), "--max-model-len", "256", "--threads", "1", "--log-level", "error"
-    ) as server:
-        yield server
+from served import Served
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+import threading
 import time
 from typing import Any
 
@@ -37,7 +38,7 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, Any]:
     return int(head.split()[1]), json.loads(body)["error"]
 
 
-@pytest.mark.parametrize("trickle", [False, True])
+@pytest.mark.parametrize("trickle", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_head_that_does_not_come(trickle: bool) -> None:
     async def scenario() -> None:
         async with serving(engine(), server={"header_seconds": 0.3, "idle_seconds": 5.0}) as client:
@@ -56,6 +57,7 @@ def test_a_head_that_does_not_come(trickle: bool) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_a_head_in_pieces_and_a_second_request_on_its_connection() -> None:
     async def scenario() -> None:
         async with serving(engine(), server={"header_seconds": 0.3, "idle_seconds": 0.6}) as client:
@@ -198,11 +200,11 @@ def test_only_a_token_id_is_a_key_of_logit_bias(key: str) -> None:
 def test_large_texts_leave_a_tokenizer_thread_to_others() -> None:
     async def scenario() -> None:
         scripted = engine()
-        encode = scripted.tokenizer.encode
+        encode, answered = scripted.tokenizer.encode, threading.Event()
 
         def dawdling(text: str, *, add_special_tokens: bool) -> list[int]:
             if len(text) > 10_000:
-                time.sleep(0.4)
+                answered.wait(0.4)
             return encode(text, add_special_tokens=add_special_tokens)
 
         scripted.tokenizer.encode = dawdling  # type: ignore[method-assign]
@@ -218,6 +220,7 @@ def test_large_texts_leave_a_tokenizer_thread_to_others() -> None:
             start = time.monotonic()
             assert (await client.post("/v1/completions", {"prompt": "small"}))[0] == 200
             assert time.monotonic() - start < 0.35 and not any(task.done() for task in large[1:])
+            answered.set()
             assert [status for status, _, _ in await asyncio.gather(*large)] == [200] * 6
 
     run(scenario())

@@ -50,10 +50,15 @@ def lark_chain(link: str, length: int) -> str:
         lambda: specs.json_schema(chain(lambda link: link, 1900)),
         lambda: specs.json_schema(chain(required, 1900)),
         lambda: specs.json_schema(chain(lambda link: {"allOf": [link, {}]}, 1900)),
-        lambda: specs.grammar(lark_chain("{}", 15000)),
+        pytest.param(lambda: specs.grammar(lark_chain("{}", 15000)), marks=pytest.mark.slow),
         lambda: specs.grammar(lark_chain('({} "a")', 5000)),
         lambda: specs.grammar("start: %json " + json.dumps(chain(required, 2500))),
-        lambda: specs.grammar("root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(3000)) + 'r3000 ::= "b"'),
+        pytest.param(
+            lambda: specs.grammar(
+                "root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(3000)) + 'r3000 ::= "b"'
+            ),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["references", "objects", "allOf", "rules", "groups", "embedded", "gbnf"],
 )  # fmt: skip

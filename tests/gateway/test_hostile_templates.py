@@ -21,6 +21,7 @@ TOO_MUCH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [True, False], ids=["busy when stopped", "answered"])
 def test_a_template_that_does_not_end(tmp_path: Path, stop: bool) -> None:
     template = tmp_path / "slow.jinja"

@@ -55,6 +55,7 @@ def test_the_answer_has_the_documented_shape_and_no_text() -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_a_dump_fetched_over_http_replays(smollm2: Path) -> None:
     """Preemption, several sequences, forced text, priorities and a client that leaves, in a ring that began before."""
 

@@ -80,6 +80,7 @@ def test_sigterm_lets_open_streams_finish_and_refuses_new_ones() -> None:
         assert process.wait(5) == 0
 
 
+@pytest.mark.slow
 def test_sixty_four_streams_end_properly_when_their_time_is_over() -> None:
     """Half of them end in time, the others with what they have; none is cut."""
     with (
@@ -96,6 +97,7 @@ def test_sixty_four_streams_end_properly_when_their_time_is_over() -> None:
         assert process.wait(10) == 0
 
 
+@pytest.mark.slow
 def test_an_engine_that_does_not_stop_is_left_behind() -> None:
     with server(tokens=1000, step_seconds=0.05, hangs_at_shutdown=True) as (process, port):
         stream = post(port)
@@ -107,6 +109,7 @@ def test_an_engine_that_does_not_stop_is_left_behind() -> None:
         stream.close()
 
 
+@pytest.mark.slow
 def test_what_does_not_finish_in_time_is_aborted_with_a_last_chunk() -> None:
     with server(tokens=1000, step_seconds=0.05, shutdown_seconds=0.3) as (process, port):
         with ThreadPoolExecutor(11) as pool:
@@ -121,8 +124,9 @@ def test_what_does_not_finish_in_time_is_aborted_with_a_last_chunk() -> None:
         assert process.wait(5) == 0
 
 
+@pytest.mark.slow
 def test_what_a_drain_says() -> None:
-    with server(tokens=20, step_seconds=0.05, log_level="info") as (process, port):
+    with server(tokens=20, step_seconds=0.02, log_level="info") as (process, port):
         stream = post(port)
         process.send_signal(signal.SIGTERM)
         assert finishes(stream.read()) == ["stop"]
@@ -133,6 +137,7 @@ def test_what_a_drain_says() -> None:
     assert "POST /v1/chat/completions 200 in " in log and "Traceback" not in log
 
 
+@pytest.mark.slow
 def test_a_second_signal_leaves_at_once() -> None:
     with server(tokens=1000, step_seconds=0.05, shutdown_seconds=60) as (process, port):
         stream = post(port)
@@ -144,7 +149,7 @@ def test_a_second_signal_leaves_at_once() -> None:
         stream.close()
 
 
-@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("busy", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_ctrl_c_ends_it_within_five_seconds(busy: bool) -> None:
     """Behaviour 92."""
     with server(tokens=1000, step_seconds=0.05, shutdown_seconds=60) as (process, port):
@@ -157,12 +162,12 @@ def test_ctrl_c_ends_it_within_five_seconds(busy: bool) -> None:
 
 
 @contextmanager
-def loading(seconds: float) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def loading(**options: Any) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A server that listens and has no model yet."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = start(port=port, load_seconds=seconds)
+    process = start(port=port, **options)
     try:
         deadline = time.monotonic() + 20
         while True:
@@ -178,26 +183,31 @@ def loading(seconds: float) -> Iterator[tuple[subprocess.Popen[str], int]]:
         process.communicate()
 
 
-def test_the_server_listens_while_the_model_loads() -> None:
-    with loading(3.0) as (process, port):
+def test_the_server_listens_while_the_model_loads(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with loading(loads_after=str(go)) as (process, port):
         assert get(port, "/ready") == 503
         assert post(port).status == 503
+        go.touch()
         assert process.stdout is not None and "answers at" in process.stdout.readline()
         assert get(port, "/ready") == 200
         assert post(port).status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status", "says"), [(signal.SIGTERM, 0, ""), (signal.SIGINT, 130, "octavo: interrupted\n")]
 )
 def test_a_signal_while_loading_does_not_wait_for_the_model(number: int, status: int, says: str) -> None:
-    with loading(60.0) as (process, _):
+    with loading(load_seconds=60.0) as (process, _):
         process.send_signal(number)
         assert process.wait(5) == status
         assert process.stderr is not None and process.stderr.read() == says
 
 
-@pytest.mark.parametrize("options", [{"load_error": "no such\nmodel: 'x'"}, {"port": -1}])
+@pytest.mark.parametrize(
+    "options", [{"load_error": "no such\nmodel: 'x'"}, pytest.param({"port": -1}, marks=pytest.mark.slow)]
+)
 def test_what_the_operator_got_wrong_is_one_line_and_status_2(options: dict[str, Any]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -256,8 +266,9 @@ def test_an_interrupt_during_an_import_is_not_lost() -> None:
     assert (process.returncode, process.stderr) == (130, "octavo: interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_lost_device_ends_the_process_with_its_reason() -> None:
-    with server(lost_after=1.0) as (process, port):
+    with server(lost_after=0.3) as (process, port):
         reasons = set()
         while process.poll() is None:
             try:

@@ -145,6 +145,7 @@ def test_a_fault_in_the_stream_is_an_api_error() -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_keep_alive_comments_do_not_disturb_the_client() -> None:
     """Behaviour 96."""
 

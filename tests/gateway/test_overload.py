@@ -27,7 +27,9 @@ def chat(tokens: int) -> dict[str, Any]:
 
 def test_a_queue_full_of_tokens_answers_429() -> None:
     async def scenario() -> None:
-        engine = slow(first=0.5, max_num_seqs=1)
+        engine = slow(max_num_seqs=1)
+        # The first keeps its place until all have come.
+        engine.script = lambda _: Script(spoken("fine"), first_step_seconds=0.0 if engine.submitted else 0.5)
         async with serving(engine, api={"max_queue_tokens": 150}) as client:
             accepted = [asyncio.ensure_future(client.chat(**chat(100)))]
             await asyncio.sleep(0.1)
@@ -48,7 +50,7 @@ def test_a_queue_full_of_tokens_answers_429() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_what_has_no_token_in_time_is_ended_with_the_reason(stream: bool) -> None:
     """Queued behind another or being computed: its places are free at once, and the one that runs goes on."""
 
@@ -73,6 +75,7 @@ def test_what_has_no_token_in_time_is_ended_with_the_reason(stream: bool) -> Non
     run(scenario())
 
 
+@pytest.mark.slow
 def test_a_late_answer_ends_with_what_there_is() -> None:
     async def scenario() -> None:
         async with serving(slow(step=0.1), api={"request_seconds": 0.25}) as client:
@@ -88,6 +91,7 @@ def test_a_late_answer_ends_with_what_there_is() -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_the_first_token_has_a_limit_of_its_own() -> None:
     async def scenario() -> None:
         limits = {"first_token_seconds": 0.2, "request_seconds": 10.0}
@@ -147,6 +151,7 @@ def test_deadlines_of_the_engine_free_its_blocks() -> None:
         assert served.settles()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [False, True])
 def test_a_deadline_is_kept_while_the_prompt_is_tokenized(large: bool) -> None:
     """Of work that nobody waits for any more, nothing begins."""

@@ -99,7 +99,13 @@ _HALF_OPEN = {
 
 
 @pytest.mark.unsanitized("measures time")
-@pytest.mark.parametrize("format", TOOL_FORMATS)
+@pytest.mark.parametrize(
+    "format",
+    [
+        pytest.param(name, marks=[] if name in ("pythonic", "phi", "harmony") else [pytest.mark.slow])
+        for name in TOOL_FORMATS
+    ],
+)
 def test_half_open_markers_cost_linear_time(format: str) -> None:
     """Behaviour 65: 500 KB at once, and half of it in small pieces."""
     text = _HALF_OPEN[format] * (500_000 // len(_HALF_OPEN[format]))

@@ -64,6 +64,7 @@ def walk(
     return b"".join(tokenizer.token_bytes(i) for i in ids if i not in tokenizer.eos_token_ids).decode()
 
 
+@pytest.mark.slow
 def test_whatever_the_masks_let_through_fits(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
     ended, closes = 0, closing(tokenizer)
     for seed in range(60):

@@ -104,6 +104,7 @@ def test_every_key_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(compared) == 3
 
 
+@pytest.mark.slow
 def test_sighup_reads_the_file_again_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("red=first\n")
@@ -194,6 +195,7 @@ def test_other_origins_are_not_let_in() -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_a_key_file_with_a_mistake_ends_the_start(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("red=one\nsecret\n")

@@ -29,7 +29,7 @@ def ids_of(served: Served, text: str) -> list[int]:
     return ids
 
 
-@pytest.fixture(params=["chat", "completions"])
+@pytest.fixture(params=["chat", pytest.param("completions", marks=pytest.mark.slow)])
 def ask(request: pytest.FixtureRequest, served: Served) -> Ask:
     return served.chat if request.param == "chat" else served.complete
 

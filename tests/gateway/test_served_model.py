@@ -56,7 +56,7 @@ def test_characters_that_never_complete(served: Served) -> None:
     assert text_of(served.stream(**fields)) == text
 
 
-@pytest.mark.parametrize("width", [2, 7, 19])
+@pytest.mark.parametrize("width", [2, pytest.param(7, marks=pytest.mark.slow), 19])
 def test_a_stop_string_never_leaks(served: Served, width: int) -> None:
     """Behaviour 39: whatever tokens it spans."""
     text = text_of(served.stream())
@@ -100,6 +100,7 @@ def test_what_only_the_model_can_judge(served: Served, fields: dict[str, Any], p
     assert served.chat()[0] == 200
 
 
+@pytest.mark.slow
 def test_any_top_k_beside_greedy_requests(served: Served) -> None:
     """Behaviours 23 and 25: above the vocabulary and off are the same, and all run in one batch."""
     _, expected = served.chat()
@@ -164,6 +165,7 @@ def test_echo_scores_the_prompt_cold_and_warm(served: Served) -> None:
     )
 
 
+@pytest.mark.slow
 def test_prompts_around_the_size_of_the_pool(served: Served) -> None:
     """Behaviours 1, 2 and 3: each is answered or refused, none hangs, those behind it go on."""
     pool_tokens = BLOCKS * BLOCK
@@ -179,7 +181,7 @@ def test_prompts_around_the_size_of_the_pool(served: Served) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("wait", [0.0, 0.05, 0.4])
+@pytest.mark.parametrize("wait", [0.0, 0.05, pytest.param(0.4, marks=pytest.mark.slow)])
 def test_a_client_that_goes_frees_its_blocks(served: Served, stream: bool, wait: float) -> None:
     """Behaviours 81, 82 and 86."""
     assert served.settles(10)
@@ -243,7 +245,9 @@ def test_models_and_version(served: Served) -> None:
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (["no/such/model-anywhere", "--offline"], "no/such/model-anywhere"),
+        pytest.param(
+            ["no/such/model-anywhere", "--offline"], "no/such/model-anywhere", marks=pytest.mark.slow
+        ),
         (["--max-model-len", "0"], "--max-model-len must"),
         (["--port", "70000"], "--port"),
         (["--override-generation-config", '{"temperature": -1}', "--port", "0"], "temperature"),

@@ -8,12 +8,11 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from request_fuzzer import Sender, golden
-from served import FRANCE, Served, octavo_serve
+from served import FRANCE, Served
 
 VOCAB = 49152
 CHAT, PLAIN = "/v1/chat/completions", "/v1/completions"
@@ -71,13 +70,6 @@ NOT_JSON = [
     *(b'{"prompt":"\\ud800"}', b'{"prompt":["a","\\udfff"]}', b'{"prompt":"a","stop":"\\ud800"}'),
     *(b'{"prompt":"a","logit_bias":{"\\ud800":1}}', b'{"prompt":"a","bad_words":["\\ud800"]}'),
 ]
-
-
-@pytest.fixture(scope="module")
-def tiny(tiny_folder: Path) -> Iterator[Served]:
-    flags = ("--max-model-len", "512", "--threads", "1", "--log-level", "error")
-    with octavo_serve(str(tiny_folder), *flags) as server:
-        yield server
 
 
 def bodies() -> Iterator[tuple[str, bytes, str | None]]:

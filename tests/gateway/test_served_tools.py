@@ -51,6 +51,7 @@ def named(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name}}
 
 
+@pytest.mark.slow
 def test_required_calls_fit_their_schemas(served: Served) -> None:
     fields = {**ASK, "tool_choice": "required", "parallel_tool_calls": False, "temperature": 1, "top_p": 1}
     _, body = served.chat(**fields, n=8, seed=3)

@@ -70,6 +70,7 @@ def test_every_length_around_the_pool_is_answered(small: Served, length: int) ->
     assert small.settles() and blocks(small) == BLOCKS
 
 
+@pytest.mark.slow
 def test_a_thousand_that_hang_up_leave_the_server_as_quick_as_before(small: Served) -> None:
     """Behaviour 83: of 64 at once most wait. Time is the process's own, so that no neighbour counts."""
     process = psutil.Process(small.pid)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from served import Served, octavo_serve, text_of
+from served import Served, text_of
 
 
-@pytest.fixture(scope="module")
-def served(tiny_folder: Path) -> Iterator[Served]:
-    with octavo_serve(str(tiny_folder), "--max-model-len", "512", "--threads", "1") as server:
-        yield server
+@pytest.fixture
+def served(tiny: Served) -> Served:
+    return tiny
 
 
 POINT = {

@@ -162,7 +162,7 @@ async def read_until(terminal: int, wanted: bytes) -> bytes:
     return text
 
 
-@pytest.mark.parametrize("key", [b"q", b"\x03"], ids=["q", "ctrl-c"])
+@pytest.mark.parametrize("key", [b"q", pytest.param(b"\x03", marks=pytest.mark.slow)], ids=["q", "ctrl-c"])
 def test_it_refreshes_until_a_key_ends_it(key: bytes) -> None:
     async def scenario() -> None:
         slow = ScriptedEngine(Script(steps=spoken("long" * 50), step_seconds=0.2), max_num_seqs=1)

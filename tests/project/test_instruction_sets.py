@@ -44,6 +44,7 @@ def tool(name: str, *arguments: str) -> str:
     return subprocess.run([name, *arguments], capture_output=True, text=True, check=True, timeout=120).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.unsanitized("looks at the normal build's object files")
 def test_no_wide_vectors_outside_the_avx2_files() -> None:
     wrong = [
@@ -70,6 +71,7 @@ def test_no_avx512_registers_outside_the_avx512_files() -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 @pytest.mark.unsanitized("looks at the normal build's object files")
 def test_the_avx2_files_share_no_code_with_the_others() -> None:
     """An inline function emitted by an AVX2 file could be the copy that the linker keeps for everybody."""

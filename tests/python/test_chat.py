@@ -314,6 +314,12 @@ def test_templates_that_look_into_messages_still_work(
     assert thinking.decode(ids, skip_special_tokens=False) == template.render(chat)
 
 
+@pytest.fixture(scope="module")
+def whole_or_parts(tokenizer: Tokenizer) -> tuple[ChatTemplate, ChatTemplate]:
+    """The model's own template, and one that takes content in parts."""
+    return ChatTemplate(tokenizer), ChatTemplate(tokenizer, PARTS)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     pieces=st.lists(
@@ -338,22 +344,27 @@ def test_templates_that_look_into_messages_still_work(
     role=st.sampled_from(["user", "assistant"]),
 )
 def test_no_combination_of_pieces_becomes_a_control_token(
-    tokenizer: Tokenizer, pieces: list[str], role: str
+    tokenizer: Tokenizer, whole_or_parts: tuple[ChatTemplate, ChatTemplate], pieces: list[str], role: str
 ) -> None:
-    for source, content in ((None, "".join(pieces)), (PARTS, [{"type": "text", "text": p} for p in pieces])):
-        template = ChatTemplate(tokenizer, source)
+    whole, parts = whole_or_parts
+    for template, content in (
+        (whole, "".join(pieces)),
+        (parts, [{"type": "text", "text": p} for p in pieces]),
+    ):
         chat = [{"role": role, "content": content}]
         ids = template.encode(chat, add_generation_prompt=False)
         head = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
         text = f"{role}\n{''.join(pieces)}"
-        want = [*(tokenizer.encode(head) if source is None else []), 1, *plain_ids(tokenizer, text), 2]
+        want = [*(tokenizer.encode(head) if template is whole else []), 1, *plain_ids(tokenizer, text), 2]
         assert ids == want + tokenizer.encode("\n")
 
 
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
-def test_ordinary_content_is_encoded_as_rendered(tokenizer: Tokenizer, text: str) -> None:
-    template = ChatTemplate(tokenizer)
+def test_ordinary_content_is_encoded_as_rendered(
+    tokenizer: Tokenizer, whole_or_parts: tuple[ChatTemplate, ChatTemplate], text: str
+) -> None:
+    template, _ = whole_or_parts
     chat = [{"role": "user", "content": text}]
     assert template.encode(chat) == tokenizer.encode(template.render(chat))
 

@@ -146,10 +146,16 @@ def test_generate(smollm2: Path) -> None:
     assert streamed.returncode == 0 and streamed.stdout.startswith(" Paris"), streamed.stderr
     whole = run("generate", "--no-stream", *flags, stdin="The capital of France is\n")
     assert whole.stdout == streamed.stdout
+
+
+@pytest.mark.slow
+def test_generate_with_a_system_prompt_and_a_stop(smollm2: Path) -> None:
+    flags = [*SMALL, "--temperature", "0", "--max-tokens", "4"]
     chat = run("generate", "--system", "You count.", "--prompt", "Count to three.", *flags, "--stop", " ")
     assert chat.returncode == 0 and " " not in chat.stdout.rstrip("\n")
 
 
+@pytest.mark.slow
 def test_generate_refuses_with_one_line(smollm2: Path) -> None:
     for arguments, says in (
         (["--prompt", "a " * 400], "Shorten the prompt or raise --max-model-len, which may be up to 8192."),
@@ -172,6 +178,7 @@ def test_chat_remembers_until_told_to_forget(smollm2: Path) -> None:
     assert "/clear starts over" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_chat_goes_on_after_a_message_that_is_too_long(smollm2: Path) -> None:
     done = run("chat", *SMALL, "--max-tokens", "4", stdin="a " * 400 + "\nHi\n")
     assert done.returncode == 0 and "(error: " in done.stderr and done.stdout.strip()
@@ -197,6 +204,7 @@ def test_info(smollm2: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_not_an_error(smollm2: Path) -> None:
     code = "import sys; from octavo.cli import main; sys.exit(main())"
     with subprocess.Popen(
@@ -217,25 +225,32 @@ SHORT = f"--max-tokens 5 --temperature 0 {' '.join(SMALL)}"
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (
+        pytest.param(
             f"generate -p Count {SHORT} > /dev/full",
             "standard output cannot be written: No space left on device",
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             f"echo Hi | octavo chat {SHORT} > /dev/full",
             "standard output cannot be written: No space left on dev",
+            marks=pytest.mark.slow,
         ),
         ("info --no-load > /dev/full", "standard output cannot be written: No space left on device"),
         (f"generate {SHORT} <&-", "standard input is closed"),
-        (f"chat {SHORT} <&-", "standard input is closed"),
-        (f"generate {SHORT} 0> /dev/null", "standard input cannot be read: Bad file descriptor"),
+        pytest.param(f"chat {SHORT} <&-", "standard input is closed", marks=pytest.mark.slow),
+        pytest.param(
+            f"generate {SHORT} 0> /dev/null",
+            "standard input cannot be read: Bad file descriptor",
+            marks=pytest.mark.slow,
+        ),
         (
             f"printf '\\377' | octavo generate {SHORT}",
             "standard input cannot be read: 'utf-8' codec can't decode",
         ),
-        (
+        pytest.param(
             f"printf '\\377' | octavo chat {SHORT}",
             "standard input cannot be read: 'utf-8' codec can't decode",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -246,6 +261,7 @@ def test_streams_that_cannot_be_used_are_told_in_one_line(smollm2: Path, command
     assert all(note.startswith("(") for note in notes), done.stderr
 
 
+@pytest.mark.slow
 def test_what_the_terminal_cannot_show_is_replaced(smollm2: Path, tmp_path: Path) -> None:
     named = tmp_path / "本.gguf"
     named.symlink_to(smollm2)

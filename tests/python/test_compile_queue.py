@@ -31,7 +31,7 @@ class Bench:
         return name
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow), 2])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     made = Bench(request.param)
     yield made
@@ -55,6 +55,7 @@ def test_a_tenants_own_quick_work_goes_on_beside_a_long_one(bench: Bench) -> Non
     assert bench.quick("a").result(20) == "a quick"  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_threads_are_bounded(bench: Bench) -> None:
     before = threading.active_count()
     for i in range(100):

@@ -104,10 +104,10 @@ def test_what_may_be_long_is_not_forced(spec: GrammarSpec, forcing: bool) -> Non
         'start: "' + '\\"' * 120_000,
         "start: /" + "\\/" * 120_000,
         'start: "a"\n' + "a" * 240_000,
-        "start: " + "(" * 60_000 + '"a"' + "){2}" * 40_000,
+        pytest.param("start: " + "(" * 60_000 + '"a"' + "){2}" * 40_000, marks=pytest.mark.slow),
         "start: " + "a " * 100_000 + "{2}" * 10_000,
         "start: a" + "{ " * 120_000,
-        "start: %json " + '["' * 100_000,
+        pytest.param("start: %json " + '["' * 100_000, marks=pytest.mark.slow),
     ],
     ids=["strings", "patterns", "names", "groups", "counts", "braces", "embedded"],
 )  # fmt: skip
@@ -164,7 +164,7 @@ def test_no_step_waits_long_for_what_is_forced(
     assert longest < 0.06
 
 
-@pytest.mark.parametrize("size", [1000, 1500, 3000, 20_000])
+@pytest.mark.parametrize("size", [1000, 1500, 3000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_a_long_text_comes_out_as_it_stands(
     size: int, compiler: GrammarCompiler, tokenizer: Tokenizer
 ) -> None:

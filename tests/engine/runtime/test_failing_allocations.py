@@ -28,7 +28,7 @@ def test_each_allocation_of_the_loop_fails_in_its_turn(slots: int, windows: int)
     print(trial("loop", slots, windows, 1))
 
 
-@pytest.mark.parametrize("times", [2, 7, 50])
+@pytest.mark.parametrize("times", [pytest.param(2, marks=pytest.mark.slow), 7, 50])
 def test_several_allocations_in_a_row_fail(times: int) -> None:
     """More than a retry or the refusal itself survives: the requests of a step may end, each with its cause."""
     print(trial("loop", 2, 0, times))

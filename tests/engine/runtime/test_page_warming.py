@@ -12,7 +12,10 @@ import pytest
 
 MIB = 1 << 20
 KERNEL = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
-pytestmark = pytest.mark.skipif(KERNEL < (5, 14), reason="MADV_POPULATE_WRITE came with Linux 5.14")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(KERNEL < (5, 14), reason="MADV_POPULATE_WRITE came with Linux 5.14"),
+]
 
 # In a process of its own: what other tests leave resident does not count. Prints by how much an idle engine grew.
 GROWTH = """
@@ -47,7 +50,6 @@ def test_an_idle_engine_makes_the_next_blocks_resident(smollm2):
     assert growth(smollm2, blocks=256, until=80 * MIB, seconds=20) >= 80 * MIB  # of 90
 
 
-@pytest.mark.slow
 def test_no_more_is_made_resident_than_is_near(smollm2):
     assert growth(smollm2, blocks=4096, until=1000 * MIB, seconds=4) < 220 * MIB
 

@@ -57,7 +57,7 @@ class Meter:
 SIZES = [(16, 4), (100, 20), (400, 100), (900, 10), (8, 120)]
 
 
-@pytest.mark.parametrize("budget,seats", [(64, 64), (256, 16), (128, 8)])
+@pytest.mark.parametrize("budget,seats", [(64, 64), pytest.param(256, 16, marks=pytest.mark.slow), (128, 8)])
 def test_equal_demand_in_unequal_pieces_is_served_equally(budget: int, seats: int) -> None:
     meter = Meter(max_tokens_per_step=budget, max_seqs=seats, prefix_caching=False)
     for tenant, (prompt, output) in enumerate(SIZES):
@@ -301,8 +301,8 @@ def light_p99(flood: int, prompt: int, seconds_per_token: float, seats: int, **c
     return sorted(waits)[98]
 
 
-@pytest.mark.parametrize("prompt", [100, 200, 600])
-@pytest.mark.parametrize(("budget", "shared"), [(128, 0), (512, 128)])
+@pytest.mark.parametrize("prompt", [100, *(pytest.param(n, marks=pytest.mark.slow) for n in (200, 600))])
+@pytest.mark.parametrize(("budget", "shared"), [(128, 0), pytest.param(512, 128, marks=pytest.mark.slow)])
 def test_a_light_tenant_waits_twice_as_long_at_most_as_on_half_of_the_machine(
     budget: int, shared: int, prompt: int
 ) -> None:
