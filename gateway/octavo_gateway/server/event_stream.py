@@ -85,6 +85,8 @@ class EventWriter:
     def _go_direct(self) -> None:
         if self._plain is None or self._fd is None or self._direct or not self._framed:
             return
+        if self._comment is not None and not self._comment.done():
+            return  # it comes first
         if not self._transport.is_closing() and not self._transport.get_write_buffer_size():
             self._direct = self._plain.send_directly(self._fd, self._write_rest)
 
