@@ -209,6 +209,8 @@ class LoopReader:
 
     def close(self) -> None:
         """Abort the requests that run, at a shutdown. To be called in the loop's thread, or when it is closed."""
+        if self.closed is None and not self.loop.is_closed():
+            self.take_in()  # also the rest of a text that a socket has the beginning of
         self.end("the engine has been shut down")
         if not self.loop.is_closed():
             self.loop.remove_reader(self._channel.fd)

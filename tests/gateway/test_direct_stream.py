@@ -20,6 +20,7 @@ from serving import MODEL
 
 from octavo.engine_args import EngineArgs
 from octavo_gateway.api.plain_text import PlainText
+from octavo_gateway.server.event_stream import EventWriter, StreamLimits
 from octavo_gateway.server.lifecycle import bind
 from octavo_gateway.server.served_engine import ServedEngine
 from octavo_gateway.server.settings import ServerSettings
@@ -167,6 +168,64 @@ def test_a_reader_that_is_slow_gets_every_text_once(smollm2: Path, monkeypatch: 
     want, data = asyncio.run(run())
     assert text_of(data) == want and data.endswith(b"data: [DONE]\n\n")
     assert results.count(True) > 1  # the first time ended with a full socket
+
+
+class RecordedSocket:
+    """A transport and the writer on it, of which only the bytes matter."""
+
+    chunked = True
+
+    def __init__(self, ours: socket.socket) -> None:
+        self.ours = ours
+        self.written = b""
+
+    def get_extra_info(self, name: str) -> Any:
+        return self.ours if name == "socket" else None
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return 0, 1 << 16
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes, drain: bool = False) -> asyncio.Future[None]:
+        self.written += data
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+
+class StoppedByItself:
+    """Plain text of which a socket has taken a part; the rest is not there yet."""
+
+    rest: Callable[[bytes], None]
+
+    def send_directly(self, fd: int, write_rest: Callable[[bytes], None]) -> bool:
+        self.rest = write_rest
+        return True
+
+    def take_back(self) -> float | None:
+        return None
+
+
+def test_no_comment_comes_between_the_parts_of_an_event() -> None:
+    async def run() -> bytes:
+        with socket.socket() as ours:
+            wire, plain = RecordedSocket(ours), StoppedByItself()
+            limits = StreamLimits(keep_alive_seconds=0.02, max_backlog=9, stalled_seconds=9.0)
+            writer = EventWriter(wire, wire, limits, lambda: 0, plain)  # type: ignore[arg-type]
+            await writer.write(b"first")
+            await asyncio.sleep(0.03)  # a comment was due
+            plain.rest(b"rest")
+            await asyncio.sleep(0.05)
+            writer.close()
+            return wire.written
+
+    written = asyncio.run(run())
+    assert written.startswith(b"firstrest") and b": keep-alive" in written
 
 
 def test_a_reader_that_leaves_frees_its_request_and_the_socket(served: Served) -> None:

@@ -96,10 +96,15 @@ class EventWriter:
         if not self._transport.is_closing():
             self._transport.write(data)
 
-    def _take_back(self) -> None:
-        if self._direct and self._plain is not None:
-            self._direct = False
-            self._last_write = max(self._last_write, self._plain.take_back() or 0.0)
+    def _take_back(self) -> bool:
+        """The engine writes no more. False: it had stopped by itself; what it could not write is on its way here."""
+        if not self._direct or self._plain is None:
+            return True
+        self._direct = False
+        last = self._plain.take_back()
+        if last is not None:
+            self._last_write = max(self._last_write, last)
+        return last is not None
 
     def close(self) -> None:
         self._take_back()
@@ -115,7 +120,9 @@ class EventWriter:
 
     def _tick(self) -> None:
         interval = self._limits.keep_alive_seconds
-        self._take_back()
+        if not self._take_back():
+            self._arm(interval)
+            return
         idle = self._loop.time() - self._last_write
         if idle < interval - 1e-3:
             self._go_direct()
