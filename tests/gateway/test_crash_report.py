@@ -22,18 +22,13 @@ ASAN_ENDS_IT = pytest.mark.unsanitized("AddressSanitizer answers this signal its
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(signal.SIGSEGV, marks=ASAN_ENDS_IT),
-        signal.SIGABRT,
-        signal.SIGKILL,
-    ],
+    "number", [pytest.param(signal.SIGSEGV, marks=ASAN_ENDS_IT), signal.SIGABRT, signal.SIGKILL]
 )
 def test_a_crash_leaves_a_report_without_text(number: signal.Signals, tmp_path: Path) -> None:
     with process_server(tokens=1000, step_seconds=0.02, crash_folder=str(tmp_path)) as (process, port):
         stream = post(port)
         (file,) = tmp_path.iterdir()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 10  # a note is taken every second
         while '"running": 1' not in file.read_text() and time.monotonic() < deadline:
             time.sleep(0.05)
         os.kill(process.pid, number)

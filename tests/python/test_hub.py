@@ -128,7 +128,7 @@ def test_a_model_in_several_wheels_is_joined(
 
 @pytest.mark.parametrize("what", [pytest.param("wheel", marks=pytest.mark.slow), "gguf"])
 def test_a_wrong_digest_keeps_nothing(local_index: Path, tmp_path: Path, what: str) -> None:
-    _, model = build_wheel(local_index, parts=1 if what == "gguf" else 2)
+    _, model = build_wheel(local_index, parts=2)
     if what == "gguf":
         wrong = dataclasses.replace(model, gguf_sha256="0" * 64)
     else:
