@@ -49,7 +49,7 @@ serve: install  ## Serve the default model on 127.0.0.1:8000
 test: install-test  ## Run every test
 	$(BIN)/python -m pytest $(ARGS)
 
-test-fast: install-test  ## Run most tests: under two minutes on two cores
+test-fast: install-test  ## Run most tests: two minutes on two cores
 	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 # What others wrote to try the server with: clients, checkers, load. Tests of tests/judges are skipped without them.
