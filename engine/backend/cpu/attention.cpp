@@ -14,9 +14,12 @@ constexpr float kLog2E = 1.44269504088896340736f;
 // Long sequences that one step can spread over all threads.
 constexpr int kCutRows = 4;
 
-// Tiles of few queries wait for memory at their begin: one job takes several and looks ahead.
+// One job takes several tiles of few queries.
 constexpr int kJobsPerThread = 8;
 constexpr int kMaxJobItems = 8;
+
+// After those of its job a worker asks for the memory of so many more, which are likely its own.
+constexpr int kItemsAhead = 2;
 
 // A tile for one KV head.
 struct Item {
@@ -41,9 +44,19 @@ class TileRunner {
     queries_ = reinterpret_cast<TileQuery*>(next);
   }
 
-  // next: what this worker does after it, null: nothing.
-  void run(const QueryTile& tile, int kv_head, const Item* next) {
-    ahead_ = next ? look_ahead(*next) : AttentionAhead{};
+  // What this worker comes to after what it was told before. Of the first, a whole partition is taken to be at hand.
+  void expect(const Item& item) {
+    const AttentionRead& read = coming_[num_coming_++] = read_of(item);
+    if (num_coming_ == 1) {
+      reads_.read = coming_;
+      reads_.position =
+          std::min(read.end, read.begin / kAttentionPartition * kAttentionPartition + kAttentionPartition);
+    }
+    reads_.last = coming_ + num_coming_;
+  }
+
+  // Items in the order in which they were expected.
+  void run(const QueryTile& tile, int kv_head) {
     find_queries(tile, kv_head);
     clear();
     const RowPartials& row = plan_.rows[queries_[0].row];
@@ -72,14 +85,17 @@ class TileRunner {
     return p_.cache.v + kv_head * kv_head_bytes(p_.cache.dtype, p_.cache.block_size, p_.v_dim);
   }
 
-  // The first partition of a tile, as its first query sees it.
-  AttentionAhead look_ahead(const Item& item) const {
+  // What the queries of a tile see.
+  AttentionRead read_of(const Item& item) const {
     const QueryTile& tile = *item.tile;
-    if (tile.first >= tile.last) return {};
-    const AttentionRow& row = p_.rows[tile.group < 0 ? tile.member : p_.prefix_groups[tile.group].rows[tile.member]];
-    const int seen = row.first_pos + tile.token + 1, first = tile.first * kAttentionPartition;
-    return {keys(item.kv_head), values(item.kv_head), row.block_table,
-            std::max(first, p_.window > 0 ? seen - p_.window : 0), std::min(first + kAttentionPartition, seen)};
+    const int r = tile.group < 0 ? tile.member : p_.prefix_groups[tile.group].rows[tile.member];
+    if (tile.finishes && plan_.rows[r].own_count > 0) return {};
+    const AttentionRow& row = p_.rows[r];
+    const int seen = row.first_pos + tile.token + 1;
+    const int begin = std::max(tile.first * kAttentionPartition, p_.window > 0 ? seen - p_.window : 0);
+    int end = tile.last * kAttentionPartition;
+    if (tile.group < 0) end = std::min(end, seen + (tile.head + tile.count - 1) / per_kv_head_);
+    return {keys(item.kv_head), values(item.kv_head), row.block_table, begin, end};
   }
 
   void find_queries(const QueryTile& tile, int kv_head) {
@@ -141,10 +157,8 @@ class TileRunner {
     t.block_table = p_.rows[queries_[0].row].block_table;
     t.block_size = cache.block_size;
     t.k_dim = p_.k_dim;
-
     t.v_dim = p_.v_dim;
-    t.ahead = ahead_;
-
+    t.reads = &reads_;
     t.softcap = p_.softcap > 0.0f ? p_.softcap * kLog2E : 0.0f;
     kernels_.partitions[kv_type_index(cache.dtype)](t, first, last);
   }
@@ -200,7 +214,9 @@ class TileRunner {
   int32_t* lo_;
   int32_t* hi_;
   TileQuery* queries_;
-  AttentionAhead ahead_;
+  AttentionRead coming_[kMaxJobItems + kItemsAhead];
+  int num_coming_ = 0;
+  AttentionReads reads_;
   int count_ = 0;
   bool packed_ = false;
 };
@@ -230,13 +246,14 @@ void attention(CpuQueue& queue, const Kernels& kernels, const AttentionParams& p
     const bool few = queries <= static_cast<int64_t>(count) * kQueryBlock;
     const int size = few ? std::clamp(items / (kJobsPerThread * pool.threads()), 1, kMaxJobItems) : 1;
     auto item = [&](int i) { return Item{&tiles[i / p.kv_heads], i % p.kv_heads}; };
-    pool.run((items + size - 1) / size, [&](int job, int worker) {
+    const int jobs = (items + size - 1) / size;
+    pool.run(jobs, [&](int job, int worker) {
       TileRunner runner(p, kernels.attention, plan, worker);
-      const int end = std::min(items, (job + 1) * size);
-      for (int i = job * size; i < end; ++i) {
-        const Item next = i + 1 < end ? item(i + 1) : Item{};
-        runner.run(*item(i).tile, item(i).kv_head, next.tile ? &next : nullptr);
-      }
+      const int first = job * size, end = std::min(items, first + size);
+      const bool goes_on = pool.first_tile(jobs, worker) <= job && job + 1 < pool.first_tile(jobs, worker + 1);
+      const int known = goes_on ? std::min(items, end + kItemsAhead) : end;
+      for (int i = first; i < known; ++i) runner.expect(item(i));
+      for (int i = first; i < end; ++i) runner.run(*item(i).tile, item(i).kv_head);
     });
   };
   pass(plan.tiles, plan.first_pass);

@@ -9,13 +9,26 @@ namespace octavo {
 inline constexpr int kQueryBlock = 6;
 inline constexpr int kMaxTileQueries = 48;
 
-// Positions [begin, end) of one partition that the caller reads after this tile.
-struct AttentionAhead {
+// Positions [begin, end) of one KV head of a sequence.
+struct AttentionRead {
   const std::byte* k = nullptr;  // as in AttentionTile
   const std::byte* v = nullptr;
   const int32_t* block_table = nullptr;
   int begin = 0;
   int end = 0;
+};
+
+// What a worker reads, tile after tile, and how far its memory has been asked for.
+struct AttentionReads {
+  const AttentionRead* read = nullptr;  // the one that is asked for
+  const AttentionRead* last = nullptr;
+  int position = 0;  // of *read: up to here, the end of a partition, its blocks are known
+  int block = 0;     // the first of these blocks
+  int blocks = 0;
+  int run = 0;                    // of the keys of these blocks, then their values: those begun
+  const std::byte* at = nullptr;  // in the run
+  const std::byte* end = nullptr;
+  int ahead = 0;  // cache lines asked for beyond the partition at hand
 };
 
 // Queries that read the same keys of one KV head, and where their running softmax stands.
@@ -38,7 +51,7 @@ struct AttentionTile {
   int block_size = 16;  // a multiple of 8 that divides the partition
   int k_dim = 0;
   int v_dim = 0;
-  AttentionAhead ahead;
+  AttentionReads* reads = nullptr;
   float softcap = 0.0f;  // 0: off; else the q were divided by the cap, and this is cap * log2(e)
 };
 

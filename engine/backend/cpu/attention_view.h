@@ -71,7 +71,7 @@ struct Seen {
 };
 
 // Calls use(view, fetch, start, from, to) for each of the partitions [first, last) of which any query sees a part: that
-// is [from, to) of it, and `fetch` is aimed at what comes next.
+// is [from, to) of it.
 template <class T, class Use>
 OCTAVO_INLINE void each_partition(const AttentionTile& t, int first, int last, Use use) {
   int seen_lo = t.lo[0], seen_hi = t.hi[0];
@@ -86,18 +86,13 @@ OCTAVO_INLINE void each_partition(const AttentionTile& t, int first, int last, U
     view.k[i] = reinterpret_cast<const T*>(t.k);
     view.v[i] = reinterpret_cast<const T*>(t.v);
   }
-  Fetch fetch;
+  Fetch fetch(t, sizeof(T));
   for (int p = first; p < last; ++p) {
     const int start = p * kPartition, end = start + kPartition;
     const int from = seen_lo > start ? seen_lo - start : 0, to = seen_hi < end ? seen_hi - start : kPartition;
     if (from >= to) continue;
     find_blocks(t, view.block_shift, start, seen_lo, seen_hi, view.k, view.v);
-    if (p + 1 < last) {
-      fetch.aim(t, t.k, t.v, t.block_table, seen_lo > end ? seen_lo : end,
-                seen_hi < end + kPartition ? seen_hi : end + kPartition, sizeof(T));
-    } else {
-      fetch.aim(t, t.ahead.k, t.ahead.v, t.ahead.block_table, t.ahead.begin, t.ahead.end, sizeof(T));
-    }
+    fetch.enter(start + from, start + to);
     use(view, fetch, start, from, to);
   }
 }
