@@ -21,13 +21,14 @@ constexpr int kMaxJobItems = 8;
 // After those of its job a worker asks for the memory of so many more, which are likely its own.
 constexpr int kItemsAhead = 2;
 
-// A tile for one KV head.
+// A tile for neighbouring KV heads.
 struct Item {
   const QueryTile* tile;
-  int kv_head;
+  int kv_head;  // the first
+  int heads;
 };
 
-// One worker at one tile of queries for one KV head.
+// One worker at one item after another.
 class TileRunner {
  public:
   TileRunner(const AttentionParams& p, const AttentionKernels& kernels, const AttentionPlan& plan, int worker)
@@ -44,32 +45,34 @@ class TileRunner {
     queries_ = reinterpret_cast<TileQuery*>(next);
   }
 
-  // What this worker comes to after what it was told before. Of the first, a whole partition is taken to be at hand.
+  // What this worker comes to after what it was told before. A partition of the first is taken to be at hand.
   void expect(const Item& item) {
     const AttentionRead& read = coming_[num_coming_++] = read_of(item);
-    if (num_coming_ == 1) {
-      reads_.read = coming_;
-      reads_.position =
-          std::min(read.end, read.begin / kAttentionPartition * kAttentionPartition + kAttentionPartition);
-    }
     reads_.last = coming_ + num_coming_;
+    if (num_coming_ > 1) return;
+    reads_.read = coming_;
+    reads_.position = std::min(read.end, read.begin / kAttentionPartition * kAttentionPartition + kAttentionPartition);
+    reads_.block = read.begin / p_.cache.block_size;
+    reads_.blocks = read.begin < read.end ? (reads_.position - 1) / p_.cache.block_size + 1 - reads_.block : 0;
+    reads_.run = 2 * reads_.blocks;
   }
 
   // Items in the order in which they were expected.
-  void run(const QueryTile& tile, int kv_head) {
-    find_queries(tile, kv_head);
+  void run(const Item& item) {
+    const QueryTile& tile = *item.tile;
+    find_queries(item);
     clear();
     const RowPartials& row = plan_.rows[queries_[0].row];
     if (tile.finishes) {
       append_partials();
-      if (row.own_count == 0) compute(tile.first, tile.last, kv_head);
+      if (row.own_count == 0) compute(tile.first, tile.last, item.kv_head);
       finish();
     } else if (tile.group >= 0 && row.prefix_count == 1) {
-      compute(tile.first, tile.last, kv_head);
+      compute(tile.first, tile.last, item.kv_head);
       store_states(tile, 0);
     } else {
       for (int partition = tile.first; partition < tile.last; ++partition) {
-        compute(partition, partition + 1, kv_head);
+        compute(partition, partition + 1, item.kv_head);
         store_states(tile, partition);
         clear();
       }
@@ -77,13 +80,12 @@ class TileRunner {
   }
 
  private:
+  size_t k_head() const { return kv_head_bytes(p_.cache.dtype, p_.cache.block_size, p_.k_dim); }
+  size_t v_head() const { return kv_head_bytes(p_.cache.dtype, p_.cache.block_size, p_.v_dim); }
+
   // Where the cache of a KV head begins.
-  std::byte* keys(int kv_head) const {
-    return p_.cache.k + kv_head * kv_head_bytes(p_.cache.dtype, p_.cache.block_size, p_.k_dim);
-  }
-  std::byte* values(int kv_head) const {
-    return p_.cache.v + kv_head * kv_head_bytes(p_.cache.dtype, p_.cache.block_size, p_.v_dim);
-  }
+  std::byte* keys(int kv_head) const { return p_.cache.k + kv_head * k_head(); }
+  std::byte* values(int kv_head) const { return p_.cache.v + kv_head * v_head(); }
 
   // What the queries of a tile see.
   AttentionRead read_of(const Item& item) const {
@@ -95,10 +97,12 @@ class TileRunner {
     const int begin = std::max(tile.first * kAttentionPartition, p_.window > 0 ? seen - p_.window : 0);
     int end = tile.last * kAttentionPartition;
     if (tile.group < 0) end = std::min(end, seen + (tile.head + tile.count - 1) / per_kv_head_);
-    return {keys(item.kv_head), values(item.kv_head), row.block_table, begin, end};
+    return {keys(item.kv_head), values(item.kv_head), row.block_table, item.heads, begin, end};
   }
 
-  void find_queries(const QueryTile& tile, int kv_head) {
+  void find_queries(const Item& item) {
+    const QueryTile& tile = *item.tile;
+    heads_ = item.heads;
     count_ = tile.count;
     packed_ = false;
     int member = tile.member, token = tile.token, head = tile.head;
@@ -108,7 +112,9 @@ class TileRunner {
         ++member;
         token = 0;
       }
-      queries_[i] = {row_of(), token, kv_head * per_kv_head_ + head};
+      for (int h = 0; h < heads_; ++h) {
+        queries_[h * count_ + i] = {row_of(), token, (item.kv_head + h) * per_kv_head_ + head};
+      }
       hi_[i] = p_.rows[row_of()].first_pos + token + 1;
       lo_[i] = p_.window > 0 ? std::max(0, hi_[i] - p_.window) : 0;
       if (++head == per_kv_head_) {
@@ -119,19 +125,23 @@ class TileRunner {
   }
 
   void clear() {
-    std::fill(m_, m_ + count_, -std::numeric_limits<float>::infinity());
-    std::fill(l_, l_ + count_, 0.0f);
-    std::fill(o_, o_ + static_cast<size_t>(count_) * p_.v_dim, 0.0f);
+    std::fill(m_, m_ + queries(), -std::numeric_limits<float>::infinity());
+    std::fill(l_, l_ + queries(), 0.0f);
+    std::fill(o_, o_ + static_cast<size_t>(queries()) * p_.v_dim, 0.0f);
   }
 
-  // [tokens, heads, k_dim] to [query blocks, k_dim, 6], scaled for a softmax in base 2.
+  int queries() const { return heads_ * count_; }
+
+  // [tokens, heads, k_dim] to [KV heads, query blocks, k_dim, 6], scaled for a softmax in base 2.
   void pack_queries() {
     const float scale = p_.softcap > 0.0f ? p_.scale / p_.softcap : p_.scale * kLog2E;
-    for (int i = 0; i < count_; ++i) {
-      const TileQuery& query = queries_[i];
+    const int blocks = (count_ + kQueryBlock - 1) / kQueryBlock;
+    for (int n = 0; n < queries(); ++n) {
+      const int head = n / count_, i = n % count_;
+      const TileQuery& query = queries_[n];
       const float* from =
           p_.q + (p_.rows[query.row].first_token + query.token) * p_.ldq + static_cast<int64_t>(query.head) * p_.k_dim;
-      float* to = q_ + static_cast<size_t>(i / kQueryBlock) * kQueryBlock * p_.k_dim + i % kQueryBlock;
+      float* to = q_ + static_cast<size_t>(head * blocks + i / kQueryBlock) * kQueryBlock * p_.k_dim + i % kQueryBlock;
       for (int d = 0; d < p_.k_dim; ++d) to[d * kQueryBlock] = from[d] * scale;
     }
     packed_ = true;
@@ -143,6 +153,7 @@ class TileRunner {
     const KvLayer& cache = p_.cache;
     AttentionTile t;
     t.q = q_;
+    t.heads = heads_;
     t.count = count_;
     t.lo = lo_;
     t.hi = hi_;
@@ -154,6 +165,8 @@ class TileRunner {
     t.v = values(kv_head);
     t.k_stride = cache.k_stride;
     t.v_stride = cache.v_stride;
+    t.k_head = k_head();
+    t.v_head = v_head();
     t.block_table = p_.rows[queries_[0].row].block_table;
     t.block_size = cache.block_size;
     t.k_dim = p_.k_dim;
@@ -168,7 +181,7 @@ class TileRunner {
   }
 
   void store_states(const QueryTile& tile, int partition) {
-    for (int i = 0; i < count_; ++i) {
+    for (int i = 0; i < queries(); ++i) {
       const RowPartials& row = plan_.rows[queries_[i].row];
       float* to = tile.group >= 0 ? slot(row.prefix_base, row.prefix_count, queries_[i], partition)
                                   : slot(row.own_base, row.own_count, queries_[i], partition - row.first);
@@ -179,7 +192,7 @@ class TileRunner {
   }
 
   void append_partials() {
-    for (int i = 0; i < count_; ++i) {
+    for (int i = 0; i < queries(); ++i) {
       const RowPartials& row = plan_.rows[queries_[i].row];
       auto append = [&](int64_t base, int count) {
         for (int n = 0; n < count; ++n) {
@@ -193,7 +206,7 @@ class TileRunner {
   }
 
   void finish() {
-    for (int i = 0; i < count_; ++i) {
+    for (int i = 0; i < queries(); ++i) {
       const TileQuery& query = queries_[i];
       float* out = p_.out + (p_.rows[query.row].first_token + query.token) * p_.ldo +
                    static_cast<int64_t>(query.head) * p_.v_dim;
@@ -217,7 +230,8 @@ class TileRunner {
   AttentionRead coming_[kMaxJobItems + kItemsAhead];
   int num_coming_ = 0;
   AttentionReads reads_;
-  int count_ = 0;
+  int heads_ = 0;
+  int count_ = 0;  // queries of each
   bool packed_ = false;
 };
 
@@ -240,12 +254,15 @@ void attention(CpuQueue& queue, const Kernels& kernels, const AttentionParams& p
       attention_fixed_bytes(p.num_rows, p.num_prefix_groups, num_tokens, p.heads, p.k_dim, p.v_dim, pool.threads()));
   const AttentionPlan plan = plan_attention(p, pool.threads(), workspace, queue.workspace_bytes());
   auto pass = [&](const QueryTile* tiles, int count) {
-    const int items = count * p.kv_heads;
+    const int shares = (p.kv_heads + plan.kv_heads - 1) / plan.kv_heads, items = count * shares;
     int64_t queries = 0;
     for (int i = 0; i < count; ++i) queries += tiles[i].count;
     const bool few = queries <= static_cast<int64_t>(count) * kQueryBlock;
     const int size = few ? std::clamp(items / (kJobsPerThread * pool.threads()), 1, kMaxJobItems) : 1;
-    auto item = [&](int i) { return Item{&tiles[i / p.kv_heads], i % p.kv_heads}; };
+    auto item = [&](int i) {
+      const int kv_head = i % shares * plan.kv_heads;
+      return Item{&tiles[i / shares], kv_head, std::min(plan.kv_heads, p.kv_heads - kv_head)};
+    };
     const int jobs = (items + size - 1) / size;
     pool.run(jobs, [&](int job, int worker) {
       TileRunner runner(p, kernels.attention, plan, worker);
@@ -253,7 +270,7 @@ void attention(CpuQueue& queue, const Kernels& kernels, const AttentionParams& p
       const bool goes_on = pool.first_tile(jobs, worker) <= job && job + 1 < pool.first_tile(jobs, worker + 1);
       const int known = goes_on ? std::min(items, end + kItemsAhead) : end;
       for (int i = first; i < known; ++i) runner.expect(item(i));
-      for (int i = first; i < end; ++i) runner.run(*item(i).tile, item(i).kv_head);
+      for (int i = first; i < end; ++i) runner.run(item(i));
     });
   };
   pass(plan.tiles, plan.first_pass);

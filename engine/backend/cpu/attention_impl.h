@@ -83,31 +83,33 @@ OCTAVO_INLINE int loop_steps(const AttentionTile& t, int keys) {
 
 template <class T>
 void partitions(const AttentionTile& t, int first, int last) {
-  each_partition<T>(t, first, last, [&](const PartitionView<T>& view, Fetch& fetch, int start, int from, int to) {
-    for (int i = 0; i < t.count; i += kQueryBlock) {
-      fetch.pace(loop_steps(t, to - from) * ((t.count - i + kQueryBlock - 1) / kQueryBlock));
-      switch (t.count - i) {
-        case 1:
-          query_block<T, 1>(t, view, fetch, i, start);
-          break;
-        case 2:
-          query_block<T, 2>(t, view, fetch, i, start);
-          break;
-        case 3:
-          query_block<T, 3>(t, view, fetch, i, start);
-          break;
-        case 4:
-          query_block<T, 4>(t, view, fetch, i, start);
-          break;
-        case 5:
-          query_block<T, 5>(t, view, fetch, i, start);
-          break;
-        default:
-          query_block<T, 6>(t, view, fetch, i, start);
-          break;
-      }
-    }
-  });
+  each_partition<T>(
+      t, first, last,
+      [](const AttentionTile& head, int, const PartitionView<T>& view, Fetch& fetch, int start, int from, int to) {
+        for (int i = 0; i < head.count; i += kQueryBlock) {
+          fetch.pace(loop_steps(head, to - from) * ((head.count - i + kQueryBlock - 1) / kQueryBlock));
+          switch (head.count - i) {
+            case 1:
+              query_block<T, 1>(head, view, fetch, i, start);
+              break;
+            case 2:
+              query_block<T, 2>(head, view, fetch, i, start);
+              break;
+            case 3:
+              query_block<T, 3>(head, view, fetch, i, start);
+              break;
+            case 4:
+              query_block<T, 4>(head, view, fetch, i, start);
+              break;
+            case 5:
+              query_block<T, 5>(head, view, fetch, i, start);
+              break;
+            default:
+              query_block<T, 6>(head, view, fetch, i, start);
+              break;
+          }
+        }
+      });
 }
 
 constexpr AttentionKernels kAttentionKernels = {

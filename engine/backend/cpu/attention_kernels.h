@@ -9,11 +9,12 @@ namespace octavo {
 inline constexpr int kQueryBlock = 6;
 inline constexpr int kMaxTileQueries = 48;
 
-// Positions [begin, end) of one KV head of a sequence.
+// Positions [begin, end) of neighbouring KV heads of a sequence: partition by partition, of each head after head.
 struct AttentionRead {
   const std::byte* k = nullptr;  // as in AttentionTile
   const std::byte* v = nullptr;
   const int32_t* block_table = nullptr;
+  int heads = 0;
   int begin = 0;
   int end = 0;
 };
@@ -25,28 +26,33 @@ struct AttentionReads {
   int position = 0;  // of *read: up to here, the end of a partition, its blocks are known
   int block = 0;     // the first of these blocks
   int blocks = 0;
-  int run = 0;                    // of the keys of these blocks, then their values: those begun
+  int head = 0;
+  int run = 0;                    // of the head's keys in these blocks, then its values: those begun
   const std::byte* at = nullptr;  // in the run
   const std::byte* end = nullptr;
   int ahead = 0;  // cache lines asked for beyond the partition at hand
 };
 
-// Queries that read the same keys of one KV head, and where their running softmax stands.
+// Queries that read the same keys of one KV head, as many for each of its neighbours, and where their running softmax
+// stands.
 // A state (m, l, o) is the maximum, the sum and the unnormalised output over the partitions done so far, in base 2;
 // an empty one has m = -infinity. Visible positions of query i: [lo[i], hi[i]).
 struct AttentionTile {
-  const float* q = nullptr;  // [ceil(count / 6), k_dim, 6], scaled; the lanes of absent queries are never read
+  const float* q = nullptr;  // [heads, ceil(count / 6), k_dim, 6], scaled; the lanes of absent queries are never read
+  int heads = 1;
   int count = 0;
   const int32_t* lo = nullptr;   // [count]
   const int32_t* hi = nullptr;   // [count]
-  float* m = nullptr;            // [count]
-  float* l = nullptr;            // [count]
-  float* o = nullptr;            // [count, v_dim]
+  float* m = nullptr;            // [heads, count]
+  float* l = nullptr;            // [heads, count]
+  float* o = nullptr;            // [heads, count, v_dim]
   float* scratch = nullptr;      // [attention_scratch(k_dim, v_dim)]
-  const std::byte* k = nullptr;  // block b of this head at k + b * k_stride: [k_dim, block_size], scales
-  const std::byte* v = nullptr;  // block b of this head at v + b * v_stride: [block_size, v_dim], scales
+  const std::byte* k = nullptr;  // block b of head h at k + h * k_head + b * k_stride: [k_dim, block_size], scales
+  const std::byte* v = nullptr;  // likewise: [block_size, v_dim], scales
   size_t k_stride = 0;
   size_t v_stride = 0;
+  size_t k_head = 0;
+  size_t v_head = 0;
   const int32_t* block_table = nullptr;
   int block_size = 16;  // a multiple of 8 that divides the partition
   int k_dim = 0;

@@ -69,7 +69,7 @@ struct Scratch {
   }
 };
 
-// [blocks, k_dim, 6] to pairs of k_dim.
+// [heads, blocks, k_dim, 6] to pairs of k_dim.
 void pair_queries(const AttentionTile& t, uint32_t* to) {
   alignas(32) uint16_t from[16] = {};
   for (int i = 0; i < kQueryBlock; ++i) {
@@ -78,7 +78,7 @@ void pair_queries(const AttentionTile& t, uint32_t* to) {
   }
   const __m256i index = _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
   const float* q = t.q;
-  for (int i = 0; i < t.count; i += kQueryBlock) {
+  for (int i = 0; i < t.heads * query_blocks(t); ++i) {
     for (int d = 0; d < t.k_dim; d += 2) {
       const int count = d + 1 < t.k_dim ? 2 * kQueryBlock : kQueryBlock;
       const __m512 both = _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), q);
@@ -357,33 +357,37 @@ OCTAVO_INLINE void query_block_of(int count, const AttentionTile& t, const Scrat
 
 template <class T>
 void partitions(const AttentionTile& t, int first, int last) {
-  const Scratch x(t);
+  const Scratch shared(t);
   const Interleave interleave;
-  pair_queries(t, x.queries);
+  pair_queries(t, shared.queries);
   bool lone = t.count <= kQueryBlock && t.k_dim % 2 == 0 && t.v_dim % kLanes == 0;
   for (int i = 1; i < t.count; ++i) lone = lone && t.lo[i] == t.lo[0] && t.hi[i] == t.hi[0];
-  each_partition<T>(t, first, last, [&](const PartitionView<T>& view, Fetch& fetch, int start, int from, int to) {
-    const int steps = pairs_of(t.k_dim) * ((to - from + 63) / 64) + pairs_of(to - from) * ((x.ldv + 63) / 64);
-    if (lone) {
-      fetch.pace(steps);
-      if (t.block_size < kLanes) {
-        lone_block_of<T, true>(t, x, interleave, view, fetch, start);
-      } else {
-        lone_block_of<T, false>(t, x, interleave, view, fetch, start);
-      }
-      return;
-    }
-    if (t.block_size < kLanes) {
-      pair_keys<T, true>(interleave, view, from / kLanes, vectors_of(to), t.k_dim, x.keys);
-    } else {
-      pair_keys<T, false>(interleave, view, from / kLanes, vectors_of(to), t.k_dim, x.keys);
-    }
-    const bool finite = pair_values(interleave, view, from, to, t.v_dim, x.ldv, x.values);
-    for (int i = 0; i < t.count; i += kQueryBlock) {
-      fetch.pace(steps * ((t.count - i + kQueryBlock - 1) / kQueryBlock));
-      query_block_of(t.count - i, t, x, fetch, i, start, finite);
-    }
-  });
+  each_partition<T>(
+      t, first, last,
+      [&](const AttentionTile& head, int h, const PartitionView<T>& view, Fetch& fetch, int start, int from, int to) {
+        Scratch x = shared;
+        x.queries += static_cast<size_t>(h) * query_blocks(t) * kQueryBlock * pairs_of(t.k_dim);
+        const int steps = pairs_of(t.k_dim) * ((to - from + 63) / 64) + pairs_of(to - from) * ((x.ldv + 63) / 64);
+        if (lone) {
+          fetch.pace(steps);
+          if (t.block_size < kLanes) {
+            lone_block_of<T, true>(head, x, interleave, view, fetch, start);
+          } else {
+            lone_block_of<T, false>(head, x, interleave, view, fetch, start);
+          }
+          return;
+        }
+        if (t.block_size < kLanes) {
+          pair_keys<T, true>(interleave, view, from / kLanes, vectors_of(to), t.k_dim, x.keys);
+        } else {
+          pair_keys<T, false>(interleave, view, from / kLanes, vectors_of(to), t.k_dim, x.keys);
+        }
+        const bool finite = pair_values(interleave, view, from, to, t.v_dim, x.ldv, x.values);
+        for (int i = 0; i < t.count; i += kQueryBlock) {
+          fetch.pace(steps * ((t.count - i + kQueryBlock - 1) / kQueryBlock));
+          query_block_of(t.count - i, head, x, fetch, i, start, finite);
+        }
+      });
 }
 
 }  // namespace

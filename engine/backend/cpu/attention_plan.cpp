@@ -40,6 +40,7 @@ class Planner {
       }
     }
     choose_tile_size();
+    choose_kv_heads();
     for (int g = 0; g < p_.num_prefix_groups; ++g) {
       if (shared(g)) add_group(g);
     }
@@ -72,6 +73,15 @@ class Planner {
     return tokens;
   }
 
+  // Calls use(tokens, partitions) for what each row and each group reads.
+  template <class Use>
+  void each_span(Use use) const {
+    for (int r = 0; r < p_.num_rows; ++r) use(p_.rows[r].n_tokens, plan_.rows[r].last - plan_.rows[r].first);
+    for (int g = 0; g < p_.num_prefix_groups; ++g) {
+      if (shared(g)) use(group_tokens(g), p_.prefix_groups[g].partitions);
+    }
+  }
+
   // Large tiles read the cache less often, small ones keep every thread busy.
   void choose_tile_size() {
     for (tile_queries_ = kMaxTileQueries;; tile_queries_ /= 2) {
@@ -82,12 +92,23 @@ class Planner {
         tiles += ceil_div(queries, tile_queries_);
         work_ += static_cast<int64_t>(ceil_div(queries, kQueryBlock)) * partitions * p_.kv_heads;
       };
-      for (int r = 0; r < p_.num_rows; ++r) add(p_.rows[r].n_tokens, plan_.rows[r].last - plan_.rows[r].first);
-      for (int g = 0; g < p_.num_prefix_groups; ++g) {
-        if (shared(g)) add(group_tokens(g), p_.prefix_groups[g].partitions);
-      }
+      each_span(add);
       if (tile_queries_ / 2 < kMinTileQueries || tiles * p_.kv_heads >= kJobsPerThread * threads_) break;
     }
+  }
+
+  // The blocks of neighbouring heads lie side by side: of what the hardware fetches ahead of one of them, much is the
+  // next one's. So they are worked on together, if there are partitions enough for all threads.
+  void choose_kv_heads() {
+    int64_t partitions = 0, most = 0;
+    each_span([&](int64_t tokens, int count) {
+      const int64_t queries = tokens * per_kv_head_;
+      partitions += static_cast<int64_t>(ceil_div(queries, tile_queries_)) * count;
+      most = std::max(most, std::min<int64_t>(queries, tile_queries_));
+    });
+    if (partitions < kJobsPerThread * threads_) return;
+    const int blocks = std::max(1, ceil_div(most, kQueryBlock));
+    plan_.kv_heads = std::clamp(kMaxTileQueries / kQueryBlock / blocks, 1, p_.kv_heads);
   }
 
   // Partitions that one job should take of a tile with `queries` queries, so that there is work for all threads.
@@ -95,7 +116,7 @@ class Planner {
     if (threads_ == 1) return partitions;
     const int64_t piece = std::max<int64_t>(kMinPieceWork, work_ / (kJobsPerThread * threads_));
     const int blocks = ceil_div(std::min<int64_t>(queries, tile_queries_), kQueryBlock);
-    return std::clamp(ceil_div(piece, std::max(blocks, 1)), 1, std::max(partitions, 1));
+    return std::clamp(ceil_div(piece, std::max(blocks, 1) * plan_.kv_heads), 1, std::max(partitions, 1));
   }
 
   // Slots for `count` states of every query; false when they do not fit.

@@ -20,7 +20,7 @@ struct RowPartials {
 };
 
 // Consecutive queries of a row, or of the rows of a prefix group: tokens in order, for each token the heads of one KV
-// head. A tile is done once for every KV head.
+// head. A tile is done for every KV head.
 struct QueryTile {
   int group = -1;  // prefix group, -1: none
   int member = 0;  // index into rows, or into the group's rows, of the first query
@@ -39,6 +39,7 @@ struct AttentionPlan {
   int first_pass = 0;
   int second_pass = 0;
   int max_tiles = 0;
+  int kv_heads = 1;              // neighbours that are worked on together, partition by partition
   std::byte* workers = nullptr;  // scratch of worker w at workers + w * worker_bytes
   size_t worker_bytes = 0;
   float* slots = nullptr;

@@ -70,8 +70,24 @@ struct Seen {
   bool equal() const { return common_first == first && common_last == last; }
 };
 
-// Calls use(view, fetch, start, from, to) for each of the partitions [first, last) of which any query sees a part: that
-// is [from, to) of it.
+OCTAVO_INLINE int query_blocks(const AttentionTile& t) { return (t.count + kQueryBlock - 1) / kQueryBlock; }
+
+// One of the heads of a tile.
+OCTAVO_INLINE AttentionTile head_of(const AttentionTile& t, int head) {
+  AttentionTile one = t;
+  const size_t h = head;
+  one.heads = 1;
+  one.q += h * query_blocks(t) * kQueryBlock * t.k_dim;
+  one.m += h * t.count;
+  one.l += h * t.count;
+  one.o += h * t.count * t.v_dim;
+  one.k += h * t.k_head;
+  one.v += h * t.v_head;
+  return one;
+}
+
+// Calls use(head, index, view, fetch, start, from, to) for each of the partitions [first, last) of which any query sees
+// a part, which is [from, to) of it, and for each of the tile's heads.
 template <class T, class Use>
 OCTAVO_INLINE void each_partition(const AttentionTile& t, int first, int last, Use use) {
   int seen_lo = t.lo[0], seen_hi = t.hi[0];
@@ -91,10 +107,14 @@ OCTAVO_INLINE void each_partition(const AttentionTile& t, int first, int last, U
     const int start = p * kPartition, end = start + kPartition;
     const int from = seen_lo > start ? seen_lo - start : 0, to = seen_hi < end ? seen_hi - start : kPartition;
     if (from >= to) continue;
-    find_blocks(t, view.block_shift, start, seen_lo, seen_hi, view.k, view.v);
-    fetch.enter(start + from, start + to);
-    use(view, fetch, start, from, to);
+    for (int h = 0; h < t.heads; ++h) {
+      const AttentionTile head = head_of(t, h);
+      find_blocks(head, view.block_shift, start, seen_lo, seen_hi, view.k, view.v);
+      fetch.enter(start + from, start + to);
+      use(head, h, view, fetch, start, from, to);
+    }
   }
+  fetch.leave();
 }
 
 }  // namespace

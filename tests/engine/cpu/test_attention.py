@@ -153,6 +153,28 @@ def test_same_bits_alone_and_in_company(isa: str) -> None:
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(
+    ("heads", "kv_heads"),
+    [(9, 3), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((10, 10), (40, 5), (26, 2)))],
+)
+@pytest.mark.parametrize("dtype", ["f16", pytest.param("f32", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("window", [0, pytest.param(200, marks=pytest.mark.slow)])
+def test_same_bits_with_heads_together(isa: str, heads: int, kv_heads: int, dtype: str, window: int) -> None:
+    """Where there is enough to do, neighbouring KV heads are worked on together, in a long sequence piece by piece."""
+    lens = [*range(100, 160, 6), 1100]
+    batch = Paged(heads, kv_heads, 32, 32, 16, DTYPES[dtype], lens)
+    one, pool = context(isa), context(isa, 2)
+    every = list(range(len(lens)))
+    alone = [batch.attend([s], [lens[s] - 1], [lens[s]], context=one, window=window)[0] for s in every[:-1]]
+    outs = batch.attend(every[:-1], [n - 1 for n in lens[:-1]], lens[:-1], context=pool, window=window)
+    assert all(torch.equal(out, alone[s]) for s, out in enumerate(outs))
+    long = [batch.attend(every[-1:], [1099], [1100], context=on, window=window)[0] for on in (one, pool)]
+    assert torch.equal(long[0], long[1])
+    check(pool, outs[3], batch, 3, lens[3] - 1, window=window)
+    check(pool, long[1], batch, len(lens) - 1, 1099, window=window)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(
     "variant", [{}, pytest.param({"window": 200}, marks=pytest.mark.slow), {"window": 500, "softcap": 4.0}]
 )
 @pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.slow), 2])
