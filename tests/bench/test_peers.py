@@ -37,7 +37,7 @@ def test_octavo_runs_as_a_library(smollm2: Path, tmp_path: Path) -> None:
     assert found.started[0].resident_mb > 100
 
 
-def test_servers_compare_with_servers_and_libraries_with_libraries() -> None:
+def test_each_compares_with_its_kind_and_with_all() -> None:
     table = [
         figures("octavo", "server", w1=[200.0, 220.0, 240.0], w2=[600.0]),
         figures("octavo library", "library", w1=[250.0], w2=[700.0]),
@@ -46,6 +46,7 @@ def test_servers_compare_with_servers_and_libraries_with_libraries() -> None:
         figures("a library", "library", w1=[100.0]),
     ]
     lines = text_table(table, OURS).splitlines()
-    assert lines[0].endswith("| a library | octavo / best server | octavo library / best library |")
-    assert lines[2].endswith("| 220 | 250 | 110 | 90 | 100 | 2.00 | 2.50 |")
-    assert lines[3].endswith("| 600 | 700 | - | 300 | - | 2.00 | - |")
+    heads = "octavo / best server | octavo / best of all | octavo library / best library"
+    assert lines[0].endswith(f"| a library | {heads} | octavo library / best of all |")
+    assert lines[2].endswith("| 220 | 250 | 110 | 90 | 100 | 2.00 | 2.00 | 2.50 | 2.27 |")
+    assert lines[3].endswith("| 600 | 700 | - | 300 | - | 2.00 | 2.00 | - | 2.33 |")

@@ -30,7 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--llama-model", metavar="FILE", action="append", default=[], help="more files for llama.cpp"
     )
     parser.add_argument("--openvino-python", metavar="PROGRAM", help="an interpreter with openvino_genai")
-    parser.add_argument("--openvino-model", metavar="PATH", help="its model; default: --model")
+    parser.add_argument(
+        "--openvino-model", metavar="PATH", action="append", default=[],
+        help="its model; repeat it for several; default: --model",
+    )  # fmt: skip
     parser.add_argument(
         "--openvino-property", metavar="NAME=VALUE", action="append", default=[], help="for its CPU plugin"
     )
@@ -62,16 +65,16 @@ def _peers(flags: argparse.Namespace, logs: Path) -> list[Peer]:
                        "-c", "40960", "-t", t, "-tb", t, "-b", "2048", "-ub", "512", "--no-webui"]  # fmt: skip
             peers.append(HttpPeer(f"llama.cpp {Path(model).stem}", command, logs / "llama.log", "any"))
     if flags.openvino_python:
-        model = flags.openvino_model or flags.model
-        peers.append(
-            WorkerPeer(
-                "OpenVINO",
-                flags.openvino_python,
-                "openvino_worker.py",
-                [model, t, *flags.openvino_property],
-                logs / "openvino.log",
+        for model in flags.openvino_model or [flags.model]:
+            peers.append(
+                WorkerPeer(
+                    f"OpenVINO {Path(model).stem}",
+                    flags.openvino_python,
+                    "openvino_worker.py",
+                    [model, t, *flags.openvino_property],
+                    logs / "openvino.log",
+                )
             )
-        )
     if flags.transformers_python:
         arguments = [flags.transformers_model or flags.model, t, flags.dtype]
         script = "transformers_worker.py"

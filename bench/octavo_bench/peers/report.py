@@ -34,16 +34,21 @@ def _cell(value: float, digits: int = 0) -> str:
 
 
 def text_table(table: Sequence[Figures], ours: Sequence[str]) -> str:
-    """Markdown: a line per row, a column per peer, and the ratio of each of ours to the best other of its kind."""
+    """Markdown: a line per row, a column per peer, and the ratios of each of ours to the best of the others of its kind
+    and of all others."""
     own = [f for f in table if f.peer in ours]
     others = [f for f in table if f.peer not in ours]
-    heads = [f.peer for f in table] + [f"{f.peer} / best {f.kind}" for f in own]
+    heads = [f.peer for f in table] + [
+        f"{f.peer} / {best}" for f in own for best in (f"best {f.kind}", "best of all")
+    ]
     lines = ["| | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
     for row in ROWS:
         cells = [_cell(f.median(row.key)) for f in table]
-        cells += [_cell(_ratio(f, [o for o in others if o.kind == f.kind], row.key), 2) for f in own]
+        for f in own:
+            alike = [o for o in others if o.kind == f.kind]
+            cells += [_cell(_ratio(f, them, row.key), 2) for them in (alike, others)]
         lines.append(f"| {row.title} | " + " | ".join(cells) + " |")
-    empty = len(own)
+    empty = 2 * len(own)
     lines.append(_extra("TTFT of W1, ms", [1000 * _median(f.ttft) for f in table], 0, empty))
     started = [_median([s.seconds for s in f.started]) for f in table]
     lines.append(_extra("start to first token, s", started, 2, empty))
