@@ -135,6 +135,23 @@ def test_a_value_out_of_range_names_its_field(fields: dict[str, Any], param: str
 
 
 @pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"prompt":"x","temperature":"hot"}', "temperature: a number or null is expected, got the string 'hot'."),
+        (b'{"prompt":"x","stop":["a",{"b":1}]}', "stop[1]: a string is expected, got an object."),
+        (b'{"prompt":"x","stream":1}', "stream: true or false or null is expected, got 1."),
+        (b'{"prompt":"x","logit_bias":{"1":"much"}}', "logit_bias[...]: a number is expected, got a string."),
+        (b'{"prompt":"x","user":1e999,"max_tokens":"9"}', "max_tokens: an integer or null is expected, got a string."),
+        (b"[1]", "The body: an object is expected, got an array."),
+    ],
+)  # fmt: skip
+def test_a_value_of_a_wrong_type_is_shown_in_the_words_of_json(body: bytes, message: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        decode(body, CompletionRequest)
+    assert caught.value.body.message == message
+
+
+@pytest.mark.parametrize(
     ("fields", "param"),
     [
         ({"guided_json": {"type": "object"}}, "guided_json"),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from octavo_gateway.protocol.errors import ApiError, invalid, quoted, shorten
+from octavo_gateway.protocol.wrong_value import wrong_value
 
 _log = logging.getLogger("octavo.gateway.protocol")
 
@@ -65,7 +66,7 @@ def decode(body: bytes, type_: type[T], *, max_depth: int = DEFAULT_MAX_DEPTH) -
         _check_unknown(fields, type_)
         return _decode(body, type_)
     except msgspec.ValidationError as e:
-        raise _validation_error(str(e)) from None
+        raise wrong_value(str(e), body) from None
     except (msgspec.DecodeError, UnicodeError) as e:
         raise _not_json(body, str(e)) from None
     except RecursionError:
@@ -178,15 +179,3 @@ def _replaced_by(name: str, value: bytes) -> str | None:
     if name.startswith("guided_") and value != b"null":
         return _FORMS_REPLACED.get(name, "structured_outputs")
     return None
-
-
-def _validation_error(text: str) -> ApiError:
-    """msgspec's "Expected `int`, got `str` - at `$.messages[0].name`" as an error that names the field."""
-    what, _, path = text.partition(" - at `")
-    param = path.rstrip("`").removeprefix("$").removeprefix(".") or None
-    if what.startswith("Object missing required field `"):
-        missing = what.split("`")[1]
-        param = f"{param}.{missing}" if param else missing
-        return invalid(param, f"{param} is required.", code="missing_required_parameter")
-    what = what.replace("`", "")
-    return invalid(param, f"{param}: {what[:1].lower()}{what[1:]}." if param else f"The body: {what}.")
