@@ -48,13 +48,15 @@ def _run_model(flags: argparse.Namespace) -> int:
         EngineArgs(model=flags.model, threads=flags.threads, isa=flags.isa, skip_tokenizer_init=True),
         trace=True,
     )
+    info = model.engine.info()
+    print(f"{flags.model}, {info['threads']} threads, {info['isa']}")
     parts = []
     try:
         for part in measure(model, shape, model.vocab_size):
             parts.append(part)
             print(report.table(part), flush=True)
         if flags.out:
-            report.write(parts, model.engine.info(), flags.model, flags.out)
+            report.write(parts, info, flags.model, flags.out)
     finally:
         model.shutdown()
     return 0

@@ -16,7 +16,8 @@ def table(part: Part, least: float = 0.001) -> str:
     """The phases of one part, largest first, down to a share of ``least``."""
     total = part.seconds * 1e6 / max(1, part.steps)
     lines = [
-        f"\n{part.name}: {part.steps} steps of {total:.0f} µs, host outside kernels {part.host_us:.0f} µs a step"
+        f"\n{part.name}: {part.steps} steps of {total:.0f} µs, host outside kernels {part.host_us:.0f} µs a step",
+        f"  {'phase':34} {'a step':>13} {'share':>8} {'runs a step':>13}",
     ]
     for name, (_, count) in sorted(part.phases.items(), key=lambda item: -item[1][0]):
         us = part.per_step_us(name)
