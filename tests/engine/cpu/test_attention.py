@@ -153,11 +153,21 @@ def test_same_bits_alone_and_in_company(isa: str) -> None:
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(
-    ("heads", "kv_heads"),
-    [(9, 3), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((10, 10), (40, 5), (26, 2)))],
+    ("heads", "kv_heads", "dtype", "window"),
+    [
+        (9, 3, "f16", 0),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (10, 10, "f16", 0),
+                (40, 5, "f16", 0),
+                (26, 2, "f16", 0),
+                (9, 3, "f32", 0),
+                (9, 3, "f16", 200),
+            )
+        ),
+    ],
 )
-@pytest.mark.parametrize("dtype", ["f16", pytest.param("f32", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("window", [0, pytest.param(200, marks=pytest.mark.slow)])
 def test_same_bits_with_heads_together(isa: str, heads: int, kv_heads: int, dtype: str, window: int) -> None:
     """Where there is enough to do, neighbouring KV heads are worked on together, in a long sequence piece by piece."""
     lens = [*range(100, 160, 6), 1100]
