@@ -81,6 +81,13 @@ OCTAVO_INLINE int loop_steps(const AttentionTile& t, int keys) {
   return t.k_dim * ((keys + kWidest - 1) / kWidest) + keys * ((t.v_dim + 4 * kLanes - 1) / (4 * kLanes));
 }
 
+template <class T, int NQ = kQueryBlock>
+OCTAVO_INLINE void query_block_of(int count, const AttentionTile& t, const PartitionView<T>& view, Fetch& fetch, int i0,
+                                  int start) {
+  if (count >= NQ) return query_block<T, NQ>(t, view, fetch, i0, start);
+  if constexpr (NQ > 1) query_block_of<T, NQ - 1>(count, t, view, fetch, i0, start);
+}
+
 template <class T>
 void partitions(const AttentionTile& t, int first, int last) {
   each_partition<T>(
@@ -88,26 +95,7 @@ void partitions(const AttentionTile& t, int first, int last) {
       [](const AttentionTile& head, int, const PartitionView<T>& view, Fetch& fetch, int start, int from, int to) {
         for (int i = 0; i < head.count; i += kQueryBlock) {
           fetch.pace(loop_steps(head, to - from) * ((head.count - i + kQueryBlock - 1) / kQueryBlock));
-          switch (head.count - i) {
-            case 1:
-              query_block<T, 1>(head, view, fetch, i, start);
-              break;
-            case 2:
-              query_block<T, 2>(head, view, fetch, i, start);
-              break;
-            case 3:
-              query_block<T, 3>(head, view, fetch, i, start);
-              break;
-            case 4:
-              query_block<T, 4>(head, view, fetch, i, start);
-              break;
-            case 5:
-              query_block<T, 5>(head, view, fetch, i, start);
-              break;
-            default:
-              query_block<T, 6>(head, view, fetch, i, start);
-              break;
-          }
+          query_block_of<T>(head.count - i, head, view, fetch, i, start);
         }
       });
 }
