@@ -224,7 +224,7 @@ void bind_engine(nb::module_& m) {
                        int block_size, const std::string& dtype, int num_blocks, int max_num_seqs,
                        int max_num_batched_tokens, bool enable_prefix_caching, int threads, const std::string& isa,
                        bool trace, int max_num_seqs_per_tenant, const std::string& device, bool fast,
-                       double memory_utilization, bool graphs) {
+                       double memory_utilization, bool graphs, bool screen_head) {
              EngineOptions o;
              o.max_model_len = max_model_len;
              o.block_size = block_size;
@@ -237,6 +237,7 @@ void bind_engine(nb::module_& m) {
              o.backend = {device, isa, fast};
              o.memory_utilization = memory_utilization;
              o.graphs = graphs;
+             o.screen_head = screen_head;
              o.trace = trace;
              o.max_num_seqs_per_tenant = max_num_seqs_per_tenant;
              nb::gil_scoped_release r;
@@ -248,6 +249,7 @@ void bind_engine(nb::module_& m) {
            nb::arg("enable_prefix_caching") = true, nb::arg("threads") = 0, nb::arg("isa") = "",
            nb::arg("trace") = false, nb::arg("max_num_seqs_per_tenant") = 0, nb::arg("device") = "cpu",
            nb::arg("fast") = false, nb::arg("memory_utilization") = 0.9, nb::arg("graphs") = true,
+           nb::arg("screen_head") = true,
            "Packs the weights and makes the KV pool; on a GPU num_blocks 0 takes a share of the memory that is left. "
            "trace: note where the time of steps goes.")
       .def("start", &Engine::start, nb::arg("table"), release, "Starts the engine thread.")

@@ -5,6 +5,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -106,6 +107,11 @@ std::unique_ptr<PackedWeight> pack_tensor(BackendOps& ops, nb::handle weight, co
   return ops.backend().pack(ops.queue(), {source});
 }
 
+std::unique_ptr<OutputScreen> make_screen(BackendOps& ops, const PackedWeight& weight) {
+  nb::gil_scoped_release nogil;
+  return ops.backend().make_screen(ops.queue(), weight);
+}
+
 NumpyMatrix new_matrix(size_t rows, size_t columns) {
   auto values = std::make_unique<float[]>(rows * columns);
   float* data = values.release();
@@ -128,7 +134,7 @@ void check_vector(const std::optional<Vector>& vector, const char* name, int siz
 
 void linear_into(BackendOps& ops, const PackedWeight& weight, const Matrix& x, const MutableMatrix& out,
                  const std::string& prologue, const std::optional<Vector>& norm_weight, float eps,
-                 const std::optional<Vector>& bias, bool accumulate) {
+                 const std::optional<Vector>& bias, bool accumulate, const OutputScreen* screen) {
   LinearParams p;
   p.weight = &weight;
   p.prologue = parse_prologue(prologue);
@@ -151,8 +157,15 @@ void linear_into(BackendOps& ops, const PackedWeight& weight, const Matrix& x, c
   p.accumulate = accumulate;
   p.y = out.data();
   p.ldy = out.stride(0);
+  if (screen) {
+    const PackedWeight& coarse = screen->coarse();
+    if (coarse.n() != weight.n() || coarse.k() != weight.k()) invalid("screen", "the screen is another matrix's");
+    if (bias || accumulate) invalid("screen", "a screened product has no bias and is not accumulated");
+    p.screen = screen;
+  }
   nb::gil_scoped_release nogil;
-  ops.reserve({.max_tokens = p.m, .max_k = weight.k(), .max_n = weight.n()});
+  const int max_k = std::max(weight.k(), screen ? screen->columns() : 0);
+  ops.reserve({.max_tokens = p.m, .max_k = max_k, .max_n = weight.n()});
   ops.backend().linear(ops.queue(), p);
   ops.wait();
 }
@@ -179,12 +192,19 @@ void bind_linear(nb::module_& m) {
         "Packs matrices with the same k one below the other. parts: (array, format, row_order) each; a dense array "
         "[n, k] has format \"\", rows of raw GGUF blocks (uint8) name theirs; row_order may be empty. Dense ones are "
         "quantized to pack_as (q8_0, q4_1). Column j meets input feature input_order[j], where that is given.");
+  nb::class_<OutputScreen>(m, "OutputScreen", "A coarser copy of a matrix that finds its greatest outputs.")
+      .def_prop_ro("max_tokens", &OutputScreen::max_tokens)
+      .def_prop_ro("nbytes", &OutputScreen::bytes);
+  m.def("make_screen", &make_screen, nb::arg("ops"), nb::arg("weight"), nb::keep_alive<0, 1>(), nb::keep_alive<0, 2>(),
+        "None where it would save nothing.");
   m.def("pack_tensor", &pack_tensor, nb::arg("ops"), nb::arg("weight"), nb::arg("format"), nb::keep_alive<0, 1>(),
         "Packs one matrix as pack does.");
   m.def("linear_into", &linear_into, nb::arg("ops"), nb::arg("weight"), nb::arg("x").noconvert(),
         nb::arg("out").noconvert(), nb::arg("prologue") = "none", nb::arg("norm_weight").noconvert() = nb::none(),
         nb::arg("eps") = 1e-5f, nb::arg("bias").noconvert() = nb::none(), nb::arg("accumulate") = false,
-        "out [m, n] = (or +=) prologue(x) [m, k] @ weight.T + bias, float32, nothing copied.");
+        nb::arg("screen") = nb::none(),
+        "out [m, n] = (or +=) prologue(x) [m, k] @ weight.T + bias, float32, nothing copied. With the weight's screen "
+        "only the greatest outputs of each row are right, the others are smaller.");
   m.def("embed", &embed, nb::arg("ops"), nb::arg("table"), nb::arg("ids").noconvert(), nb::arg("scale") = 1.0f,
         "float32 [len(ids), k]: rows of the table times scale.");
 }

@@ -26,7 +26,7 @@ class ModelRunner {
               int max_tokens, int max_positions, const std::string& isa, const std::string& device)
       : backend_(open_backend({device, isa})),
         queue_(backend_->make_queue(threads)),
-        decoder_(config, files, *backend_, *queue_, kv_dtype_from_name(kv_dtype), max_tokens, max_positions),
+        decoder_(config, files, *backend_, *queue_, kv_dtype_from_name(kv_dtype), max_tokens, max_positions, false),
         block_size_(block_size),
         num_blocks_((max_positions + block_size - 1) / block_size),
         block_table_(num_blocks_),

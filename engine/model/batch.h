@@ -46,6 +46,8 @@ struct ForwardBatch {
   const int32_t* logit_tokens = nullptr;
   int num_logits = 0;
   float* logits = nullptr;  // [num_logits, vocab]
+  // Of each row's logits only the greatest are read, all that are equally great; others may be anything smaller.
+  bool greatest_only = false;
 };
 
 }  // namespace octavo

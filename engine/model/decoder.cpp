@@ -33,7 +33,7 @@ int at_least_one(const char* field, int value) {
 }  // namespace
 
 Decoder::Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue, DType kv_dtype,
-                 int max_tokens, int max_positions)
+                 int max_tokens, int max_positions, bool screen_head)
     : config_(checked(config)),
       backend_(backend),
       max_tokens_(at_least_one("max_tokens", max_tokens)),
@@ -46,7 +46,7 @@ Decoder::Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend
                            : static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))),
       kv_groups_(make_kv_groups(config, kv_dtype)),
       cache_places_(config.num_layers),
-      weights_(load_decoder_weights(config, files, backend, queue)),
+      weights_(load_decoder_weights(config, files, backend, queue, screen_head)),
       rope_(backend.adopt(queue, make_rope_table(config.rope, max_positions))),
       x_(activations(backend, max_tokens, std::max(q_width_, config.hidden))),
       projected_(activations(backend, max_tokens, std::max({qkv_width_, 2 * config.intermediate, config.hidden}))),
@@ -63,6 +63,7 @@ Decoder::Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend
   WorkspaceLimits limits;
   limits.max_tokens = max_tokens;
   limits.max_k = std::max({config.hidden, q_width_, widest});
+  if (weights_.screen) limits.max_k = std::max(limits.max_k, weights_.screen->columns());
   limits.max_n = std::max({config.hidden, qkv_width_, 2 * widest, config.vocab, config.moe.experts});
   limits.max_heads = config.heads;
   limits.max_head_dim = config.head_dim;
@@ -84,7 +85,7 @@ void Decoder::forward(Queue& queue, const ForwardBatch& batch, std::span<KvPool*
   const int last = config_.num_layers - 1, wanted = batch.num_logits;
   for (int layer = 0; layer < last; ++layer) {
     attention_block(queue, batch, pools, layer);
-    feed_forward(queue, batch.num_tokens, layer);
+    feed_forward(queue, batch, batch.num_tokens, layer);
   }
   if (wanted == batch.num_tokens) {
     attention_block(queue, batch, pools, last);
@@ -92,7 +93,7 @@ void Decoder::forward(Queue& queue, const ForwardBatch& batch, std::span<KvPool*
     last_attention_block(queue, batch, pools);
   }
   if (wanted == 0) return;
-  feed_forward(queue, wanted, last);
+  feed_forward(queue, batch, wanted, last);
   write_logits(queue, batch);
 }
 
@@ -287,20 +288,28 @@ void Decoder::attend(Queue& queue, const ForwardBatch::Rows& rows, std::span<KvP
   backend_.attention(queue, attention);
 }
 
-void Decoder::feed_forward(Queue& queue, int num_tokens, int layer) {
+void Decoder::feed_forward(Queue& queue, const ForwardBatch& batch, int num_tokens, int layer) {
   if (config_.has_experts(layer)) {
     experts_block(queue, num_tokens, weights_.layers[layer]);
   } else {
-    mlp_block(queue, num_tokens, layer);
+    mlp_block(queue, batch, num_tokens, layer);
   }
 }
 
-// What is multiplied once a layer is done; after the last one that is the head.
-const PackedWeight* Decoder::after_layer(int layer) const {
-  return layer + 1 < config_.num_layers ? weights_.layers[layer + 1].qkv.weight.get() : &weights_.head_matrix();
+// Null: the head is multiplied whole.
+const OutputScreen* Decoder::screen(const ForwardBatch& batch) const {
+  const OutputScreen* screen = weights_.screen.get();
+  return screen && batch.greatest_only && batch.num_logits <= screen->max_tokens() ? screen : nullptr;
 }
 
-void Decoder::mlp_block(Queue& queue, int num_tokens, int layer) {
+// What is multiplied once a layer is done; after the last one that is the head.
+const PackedWeight* Decoder::after_layer(const ForwardBatch& batch, int layer) const {
+  if (layer + 1 < config_.num_layers) return weights_.layers[layer + 1].qkv.weight.get();
+  const OutputScreen* screen = this->screen(batch);
+  return screen ? &screen->coarse() : &weights_.head_matrix();
+}
+
+void Decoder::mlp_block(Queue& queue, const ForwardBatch& batch, int num_tokens, int layer) {
   const LayerWeights& weights = weights_.layers[layer];
   float* gate_up = projected_->as<float>();
   LinearParams up = input_linear(weights.gate_up, weights.mlp_norm, num_tokens, gate_up);
@@ -313,7 +322,7 @@ void Decoder::mlp_block(Queue& queue, int num_tokens, int layer) {
   down.m = num_tokens;
   down.prologue = gated(config_.activation);
   down.bias = weights.down.bias_data();
-  down.next = after_layer(layer);
+  down.next = after_layer(batch, layer);
   add_output(queue, down, weights.mlp_post_norm, mixed_->as<float>());
 }
 
@@ -347,6 +356,7 @@ void Decoder::write_logits(Queue& queue, const ForwardBatch& batch) {
   head.y = batch.logits;
   head.ldy = config_.vocab;
   head.next = weights_.layers[0].qkv.weight.get();
+  head.screen = screen(batch);
   backend_.linear(queue, head);
   if (config_.logit_scale == 1.0f && config_.logit_softcap == 0.0f) return;
   ScaleLogitsParams scale;

@@ -18,9 +18,9 @@ namespace octavo {
 class Decoder {
  public:
   // Packs the weights, reserves the queue's workspace for steps of up to `max_tokens` tokens at positions below
-  // `max_positions`. Errors name the configuration's field or the tensor.
+  // `max_positions`. screen_head: see ForwardBatch::greatest_only. Errors name the configuration's field or the tensor.
   Decoder(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue, DType kv_dtype, int max_tokens,
-          int max_positions);
+          int max_positions, bool screen_head);
 
   const ModelConfig& config() const { return config_; }
   const std::vector<KvGroup>& kv_groups() const { return kv_groups_; }
@@ -49,12 +49,13 @@ class Decoder {
   void add_attention_output(Queue& queue, int num_tokens, const LayerWeights& weights, const float* x, float* scratch);
   void last_attention_block(Queue& queue, const ForwardBatch& batch, std::span<KvPool* const> pools);
   void gather(Queue& queue, const float* x, int dim, const ForwardBatch& batch, float* out);
-  void feed_forward(Queue& queue, int num_tokens, int layer);
-  void mlp_block(Queue& queue, int num_tokens, int layer);
+  void feed_forward(Queue& queue, const ForwardBatch& batch, int num_tokens, int layer);
+  void mlp_block(Queue& queue, const ForwardBatch& batch, int num_tokens, int layer);
   void experts_block(Queue& queue, int num_tokens, const LayerWeights& weights);
   void write_logits(Queue& queue, const ForwardBatch& batch);
   LinearParams input_linear(const LinearWeights& linear, const DeviceVector& norm, int num_tokens, float* y) const;
-  const PackedWeight* after_layer(int layer) const;
+  const OutputScreen* screen(const ForwardBatch& batch) const;
+  const PackedWeight* after_layer(const ForwardBatch& batch, int layer) const;
   void add_residual(Queue& queue, const DeviceVector& post_norm, int num_tokens, float* y);
   void add_output(Queue& queue, LinearParams linear, const DeviceVector& post_norm, float* scratch);
   const float* rope_table(LayerRope rope) const;

@@ -43,10 +43,11 @@ class Loader {
   Loader(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue)
       : config_(config), names_(config.names), files_(files), backend_(backend), queue_(queue) {}
 
-  DecoderWeights load() {
+  DecoderWeights load(bool screen_head) {
     // The largest matrices first: while one is packed, its file pages count too, and nothing else is resident yet.
     weights_.embedding = matrix({{names_.embedding, config_.vocab}}, config_.hidden);
     if (!head_is_tied()) weights_.head = matrix({{names_.head, config_.vocab}}, config_.hidden);
+    if (screen_head) make_screen();
     weights_.final_norm = norm(names_.final_norm, config_.hidden);
     weights_.layers.resize(config_.num_layers);
     for (int i = 0; i < config_.num_layers; ++i) load_layer(i, weights_.layers[i]);
@@ -79,6 +80,13 @@ class Loader {
       layer.down = linear({{at + names_.down, config_.hidden}}, config_.intermediate, config_.mlp_bias);
     }
     if (config_.post_norm) layer.mlp_post_norm = norm(at + names_.mlp_post_norm, config_.hidden);
+  }
+
+  // Scaled or capped logits may be equal where they were not before.
+  void make_screen() {
+    if (config_.logit_scale != 1.0f || config_.logit_softcap != 0.0f) return;
+    weights_.screen = backend_.make_screen(queue_, weights_.head_matrix());
+    if (weights_.screen) weights_.bytes += weights_.screen->bytes();
   }
 
   std::vector<Part> qkv_parts(const std::string& at, int q_rows, int kv_rows) const {
@@ -286,8 +294,9 @@ const WeightPlace& DecoderWeights::find(const std::string& name) const {
   return it->second;
 }
 
-DecoderWeights load_decoder_weights(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue) {
-  return Loader(config, files, backend, queue).load();
+DecoderWeights load_decoder_weights(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue,
+                                    bool screen_head) {
+  return Loader(config, files, backend, queue).load(screen_head);
 }
 
 }  // namespace octavo

@@ -59,6 +59,7 @@ struct WeightPlace {
 struct DecoderWeights {
   std::unique_ptr<PackedWeight> embedding;  // [vocab, hidden]
   std::unique_ptr<PackedWeight> head;       // [vocab, hidden]; null: tied to the embedding
+  std::unique_ptr<OutputScreen> screen;     // of the head; null: it would not help
   DeviceVector final_norm;                  // [hidden]
   std::vector<LayerWeights> layers;
   std::map<std::string, WeightPlace> places;  // by Hugging Face's name
@@ -70,6 +71,8 @@ struct DecoderWeights {
 
 // Packs the checkpoint's tensors one after the other, giving each one's pages back to the system. A tensor that is
 // missing, of another shape or not used by this architecture is an Error that names it.
-DecoderWeights load_decoder_weights(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue);
+// screen_head: with a screen of the head, where that helps.
+DecoderWeights load_decoder_weights(const ModelConfig& config, WeightFiles& files, Backend& backend, Queue& queue,
+                                    bool screen_head);
 
 }  // namespace octavo

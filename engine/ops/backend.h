@@ -11,6 +11,7 @@
 #include "ops/device_steps.h"
 #include "ops/kv_group.h"
 #include "ops/moe_params.h"
+#include "ops/output_screen.h"
 #include "ops/packed_weight.h"
 #include "ops/params.h"
 #include "ops/weight_source.h"
@@ -107,6 +108,11 @@ class Backend {
   // Formats may differ between parts when the backend can hold them together, else Error(kUnsupported, name).
   // Deterministic; runs in parallel on the queue.
   virtual std::unique_ptr<PackedWeight> pack(Queue& queue, const std::vector<MatrixSource>& parts) = 0;
+
+  // For LinearParams::screen with `weight`, which must outlive it; null where it would save nothing.
+  virtual std::unique_ptr<OutputScreen> make_screen(Queue& /*queue*/, const PackedWeight& /*weight*/) {
+    return nullptr;
+  }
 
   virtual void embed(Queue& queue, const EmbedParams& p) = 0;
   virtual void rms_norm(Queue& queue, const RmsNormParams& p) = 0;

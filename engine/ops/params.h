@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "ops/kv_group.h"
+#include "ops/output_screen.h"
 #include "ops/packed_weight.h"
 
 namespace octavo {
@@ -51,6 +52,9 @@ struct LinearParams {
   float* y = nullptr;           // [m, n], row stride ldy
   int64_t ldy = 0;
   const PackedWeight* next = nullptr;  // what is likely multiplied next: the backend may fetch it meanwhile
+  // Of the weight. Not null: only the greatest outputs of each row of y are read, all that are equally great; in the
+  // place of any other the backend may leave something else that is smaller. With no bias, and not accumulated.
+  const OutputScreen* screen = nullptr;
 };
 
 // Normalizes and rotates q and k in place (halves layout: dimension i pairs with i + rotary_dim / 2) and writes k and v

@@ -63,6 +63,7 @@ Engine::Engine(ModelConfig config, std::shared_ptr<WeightFiles> weights, EngineO
   host.threads = options_.threads;
   host.backend = options_.backend;
   host.graphs = options_.graphs;
+  host.screen_head = options_.screen_head;
   host.block_size = options_.block_size;
   host.kv_dtype = options_.kv_dtype;
   host.max_tokens = options_.max_num_batched_tokens;

@@ -31,8 +31,9 @@ struct EngineOptions {
   bool enable_prefix_caching = true;
   int threads = 0;  // 0: the CPUs this process may use
   BackendChoice backend;
-  bool graphs = true;  // decode steps are recorded, on devices that can
-  bool trace = false;  // note where the time of steps goes
+  bool graphs = true;       // decode steps are recorded, on devices that can
+  bool screen_head = true;  // a coarse copy of the head is made, for greedy decoding
+  bool trace = false;       // note where the time of steps goes
 };
 
 // The serving engine: one native thread owns scheduler and cache, plans, executes, commits and publishes. Every public

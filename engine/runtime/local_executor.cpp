@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/format.h"
+#include "sample/stages.h"
 
 namespace octavo {
 namespace {
@@ -22,6 +23,16 @@ class Writes {
  private:
   const std::vector<KvPool*>& pools_;
 };
+
+// Nobody looks at a logit that is not the greatest of its row.
+bool wants_greatest_only(const StepPlan& plan, const std::vector<SampledSequence*>& sampled) {
+  for (const SampledSequence* s : sampled) {
+    if (s == nullptr) continue;  // cancelled, nothing is drawn
+    const SamplingParams& p = *s->params;
+    if (!is_greedy(p) || changes_logits(p, s->state) || s->constraint || s->scored || p.beam_width > 0) return false;
+  }
+  return std::ranges::none_of(plan.rows, [](const PlanRow& r) { return r.logits == LogitsWanted::kRange; });
+}
 
 }  // namespace
 
@@ -54,6 +65,7 @@ void LocalExecutor::submit(const StepPlan& plan, int slot) {
   ForwardBatch& batch = stage(plan);
   batch.logits = logits_->as<float>();
   const std::vector<SampledSequence*>& sampled = states_.start(plan);
+  batch.greatest_only = wants_greatest_only(plan, sampled);
   try {
     decoder_.forward(queue_, batch, pools_);
   } catch (...) {

@@ -27,7 +27,7 @@ ModelHost::ModelHost(const ModelConfig& config, std::shared_ptr<WeightFiles> wei
       file_bytes_(weights->file_bytes()) {
   threads_ = queue_->threads();
   decoder_ = std::make_unique<Decoder>(config, *weights, *backend_, *queue_, options.kv_dtype, options.max_tokens,
-                                       options.max_model_len);
+                                       options.max_model_len, options.screen_head);
   pools_ = std::make_unique<KvPools>(*backend_, decoder_->kv_groups(), options.block_size);
   const bool measured = options.num_blocks == 0;
   if (!measured) size_pools(options);  // before what would be allocated in vain

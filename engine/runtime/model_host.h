@@ -24,8 +24,9 @@ struct ModelHostOptions {
   int max_tokens = 0;  // tokens per step
   int max_seqs = 0;
   int max_model_len = 0;
-  bool graphs = true;  // of devices that record: decode steps are recorded
-  bool trace = false;  // note where the time of steps goes
+  bool graphs = true;       // of devices that record: decode steps are recorded
+  bool screen_head = true;  // a coarse copy of the head is made, for greedy decoding
+  bool trace = false;       // note where the time of steps goes
 };
 
 // A model in memory, ready to execute plans: the backend, its queue, packed weights, the KV pools and the executor.

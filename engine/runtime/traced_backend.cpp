@@ -1,5 +1,6 @@
 #include "runtime/traced_backend.h"
 
+#include <numeric>
 #include <string>
 
 #include "ops/experts_in_turn.h"
@@ -50,6 +51,10 @@ std::unique_ptr<PackedWeight> TracedBackend::pack(Queue& queue, const std::vecto
   return packed;
 }
 
+std::unique_ptr<OutputScreen> TracedBackend::make_screen(Queue& queue, const PackedWeight& weight) {
+  return inner_->make_screen(queue, weight);
+}
+
 void TracedBackend::linear(Queue& queue, const LinearParams& p) {
   const LinearPhases& phases = linears_.at(p.weight);
   for (Trace::Phase* phase : {phases.rest, phases.prepare, phases.product}) Trace::enter(phase);
@@ -64,8 +69,12 @@ void TracedBackend::linear(Queue& queue, const LinearParams& p) {
     ++phase->count;
     rest -= ns;
   };
-  if (regions.count > 1) note(phases.prepare, regions.ns[0]);
-  if (regions.count > 0) note(phases.product, regions.ns[regions.count - 1]);
+  if (p.screen) {  // every region is a part of the product
+    note(phases.product, std::accumulate(regions.ns, regions.ns + regions.count, int64_t{0}));
+  } else {
+    if (regions.count > 1) note(phases.prepare, regions.ns[0]);
+    if (regions.count > 0) note(phases.product, regions.ns[regions.count - 1]);
+  }
   note(phases.rest, rest);
 }
 

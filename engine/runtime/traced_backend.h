@@ -37,6 +37,7 @@ class TracedBackend final : public Backend {
     return inner_->make_kv_pool(group, block_size, num_blocks);
   }
   std::unique_ptr<PackedWeight> pack(Queue& queue, const std::vector<MatrixSource>& parts) override;
+  std::unique_ptr<OutputScreen> make_screen(Queue& queue, const PackedWeight& weight) override;
 
   void embed(Queue& queue, const EmbedParams& p) override;
   void rms_norm(Queue& queue, const RmsNormParams& p) override;

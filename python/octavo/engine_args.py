@@ -61,6 +61,9 @@ class EngineArgs:
         enforce_eager: True launches every kernel of a GPU's decode steps one by one, in place of recording these steps
             as CUDA graphs: no memory for recordings and no step that records, but more host time per step. Answers are
             the same bits. A CPU has no graphs: nothing changes there.
+        screen_head: make a coarse copy of the head of more than 5 bits at loading, which greedy steps of up to four
+            sequences read first: of the head itself then only the rows that can still win. Answers are the same bits;
+            the copy takes 0.6 bytes for each weight of the head. A GPU has none.
         threads: threads that compute; 0 is one per core.
         isa: instruction set, "avx512bf16", "avx512vnni", "avx2" or "baseline"; empty takes the machine's best. Answers
             are the same bits for one instruction set, so machines of several kinds can agree on one. avx512bf16 rounds
@@ -97,6 +100,7 @@ class EngineArgs:
     device: str = "auto"
     reproducible: bool = True
     enforce_eager: bool = False
+    screen_head: bool = True
     threads: int = 0
     isa: str = ""
     seed: int | None = None
@@ -136,6 +140,7 @@ class EngineArgs:
             "enable_prefix_caching",
             "reproducible",
             "enforce_eager",
+            "screen_head",
             "offline",
             "skip_tokenizer_init",
         ):

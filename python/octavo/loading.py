@@ -275,6 +275,7 @@ def load(args: EngineArgs, *, trace: bool = False) -> LoadedModel:
             device=device,
             fast=not args.reproducible,
             graphs=not args.enforce_eager,
+            screen_head=args.screen_head,
             memory_utilization=args.gpu_memory_utilization or memory.GPU_SHARE,
             trace=trace,
         )

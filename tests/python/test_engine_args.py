@@ -77,6 +77,7 @@ def test_harmless_keywords() -> None:
         ("kv_cache_memory", -1),
         ("enable_prefix_caching", 1),
         ("enforce_eager", 1),
+        ("screen_head", "no"),
         ("threads", -1),
         ("seed", "x"),
         ("no_such_argument", 1),

@@ -9,8 +9,10 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kv_pool.h"
 #include "backend/cpu/linear.h"
+#include "backend/cpu/output_screen.h"
 #include "backend/cpu/queue.h"
 #include "backend/cpu/rope.h"
+#include "backend/cpu/screened_linear.h"
 #include "ops/experts_in_turn.h"
 #include "tensor/huge_pages.h"
 
@@ -60,9 +62,15 @@ class CpuBackend final : public Backend {
   std::unique_ptr<PackedWeight> pack(Queue& queue, const std::vector<MatrixSource>& parts) override {
     return cpu::pack(cpu_queue(queue), kernels_.pack, weights_, parts);
   }
+  std::unique_ptr<OutputScreen> make_screen(Queue& queue, const PackedWeight& weight) override {
+    return cpu::make_screen(cpu_queue(queue), weights_, weight);
+  }
 
   void embed(Queue& queue, const EmbedParams& p) override { cpu::embed(cpu_queue(queue), p); }
-  void linear(Queue& queue, const LinearParams& p) override { cpu::linear(cpu_queue(queue), kernels_, p); }
+  void linear(Queue& queue, const LinearParams& p) override {
+    if (p.screen) return cpu::screened_linear(cpu_queue(queue), kernels_, p);
+    cpu::linear(cpu_queue(queue), kernels_, p);
+  }
   void rms_norm(Queue& queue, const RmsNormParams& p) override { cpu::rms_norm(cpu_queue(queue), kernels_, p); }
   void silu_mul(Queue& queue, const SiluMulParams& p) override { cpu::silu_mul(cpu_queue(queue), kernels_, p); }
   void residual_add(Queue& queue, const ResidualAddParams& p) override {

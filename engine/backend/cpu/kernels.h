@@ -5,6 +5,7 @@
 #include "backend/cpu/linear_kernels.h"
 #include "backend/cpu/pack_kernels.h"
 #include "backend/cpu/row_kernels.h"
+#include "backend/cpu/screen_kernels.h"
 
 namespace octavo {
 
@@ -17,6 +18,7 @@ struct Kernels {
   PackKernels pack;
   KvKernels kv;
   AttentionKernels attention;
+  ScreenKernels screen;
 };
 
 const Kernels& kernels_for(Isa isa);

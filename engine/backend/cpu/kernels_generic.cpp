@@ -10,7 +10,8 @@ const Kernels& kernels_for(Isa) {
       {kDenseBaseline, kNibbleBaseline, kByteBaseline, kScaledBaseline, kF8Baseline, kQuantizeBaseline},
       kPackBaseline,
       kKvKernelsBaseline,
-      kAttentionKernelsBaseline};
+      kAttentionKernelsBaseline,
+      kScreenKernelsBaseline};
   return baseline;
 }
 

@@ -17,17 +17,20 @@ const Kernels& kernels_for(Isa isa) {
       {kDenseBaseline, kNibbleBaseline, kByteBaseline, kScaledBaseline, kF8Baseline, kQuantizeBaseline},
       kPackBaseline,
       kKvKernelsBaseline,
-      kAttentionKernelsBaseline};
+      kAttentionKernelsBaseline,
+      kScreenKernelsBaseline};
   static const Kernels avx2{kRowKernelsAvx2,
                             {kDenseAvx2, kNibbleAvx2, kByteAvx2, kScaledAvx2, kF8Avx2, kQuantizeAvx2},
                             kPackAvx2,
                             kKvKernelsAvx2,
-                            kAttentionKernelsAvx2};
+                            kAttentionKernelsAvx2,
+                            kScreenKernelsAvx2};
   static const Kernels avx512vnni{kRowKernelsAvx2,
                                   {kDenseAvx2, kNibbleAvx512, kByteAvx512, kScaledAvx512, kF8Avx2, kQuantizeAvx2},
                                   kPackAvx2,
                                   kKvKernelsAvx2,
-                                  kAttentionKernelsAvx512};
+                                  kAttentionKernelsAvx512,
+                                  kScreenKernelsAvx2};
   static const Kernels avx512bf16 = [] {
     Kernels kernels = avx512vnni;
     kernels.linear.dense.bf16 = kBf16Avx512.tile;

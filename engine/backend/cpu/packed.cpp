@@ -111,10 +111,12 @@ void CpuPackedWeight::dequantize_row(int row, float* out) const {
   for (const Section& s : sections_) {
     if (row >= s.first_row + s.rows) continue;
     const int r = row - s.first_row;
-    unpack_row(s.format, panel(s, r), r % panel_rows(s.format), k_, out);
-    if (input_order_.empty()) return;
-    const std::vector<float> packed(out, out + k_);
-    for (int i = 0; i < k_; ++i) out[input_order_[i]] = packed[i];
+    const std::byte* from = panel(s, r);
+    if (input_order_.empty()) return unpack_row(s.format, from, r % panel_rows(s.format), k_, out);
+    std::vector<float> packed(input_order_.size());
+    unpack_row(s.format, from, r % panel_rows(s.format), columns(), packed.data());
+    std::fill_n(out, k_, 0.0f);
+    for (size_t i = 0; i < packed.size(); ++i) out[input_order_[i]] += packed[i];
     return;
   }
 }

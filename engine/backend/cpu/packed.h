@@ -33,6 +33,8 @@ class CpuPackedWeight final : public PackedWeight {
   void dequantize_row(int row, float* out) const override;
   std::optional<DensePanels> dense_panels(int first_row, int rows) const override;
 
+  // Of a panel. As many as there are input features, or more: a feature may meet several columns, which add up.
+  int columns() const { return input_order_.empty() ? k_ : static_cast<int>(input_order_.size()); }
   const std::vector<Section>& sections() const { return sections_; }
   const std::vector<int32_t>& input_order() const { return input_order_; }
   std::byte* panel(const Section& section, int row) const {  // the panel that holds the section's row `row`

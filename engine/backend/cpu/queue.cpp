@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/attention.h"
-#include "backend/cpu/linear.h"
+#include "backend/cpu/linear_inputs.h"
 #include "base/errors.h"
 #include "base/format.h"
 

@@ -32,6 +32,7 @@ OCTAVO_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 OCTAVO_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 OCTAVO_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 OCTAVO_INLINE Vec select(VecI mask, Vec a, Vec b) { return _mm256_blendv_ps(b, a, reinterpret_cast<Vec>(mask)); }
+OCTAVO_INLINE bool all_lanes(VecI mask) { return _mm256_movemask_ps(reinterpret_cast<Vec>(mask)) == 0xff; }
 
 // `v`, but 0 in the lanes where x < limit; NaN is not below.
 OCTAVO_INLINE Vec zero_below(Vec v, Vec x, float limit) {

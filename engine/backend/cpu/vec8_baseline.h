@@ -34,6 +34,11 @@ OCTAVO_INLINE Vec select(VecI mask, Vec a, Vec b) {
   return reinterpret_cast<Vec>((reinterpret_cast<VecI>(a) & mask) | (reinterpret_cast<VecI>(b) & ~mask));
 }
 OCTAVO_INLINE Vec max(Vec a, Vec b) { return select(a > b, a, b); }
+OCTAVO_INLINE bool all_lanes(VecI mask) {
+  int32_t all = -1;
+  for (int i = 0; i < 8; ++i) all &= mask[i];
+  return all != 0;
+}
 
 // `v`, but 0 in the lanes where x < limit; NaN is not below.
 OCTAVO_INLINE Vec zero_below(Vec v, Vec x, float limit) {

@@ -1,0 +1,190 @@
+#include "backend/cpu/screened_linear.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/linear.h"
+#include "backend/cpu/output_screen.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr int kTilePanels = 64;
+constexpr float kUlp = 1.0f / (1 << 23);
+
+float square(float x) { return x * x; }
+
+// What the input of one row may have lost when it was rounded to what the kernels read, as a norm.
+float rounding(const LinearInputs& inputs, Reads reads, int token, int columns) {
+  // Half a step for each of a group's values, and what the division by its scale rounds.
+  const float group = square(0.51f) * kGroup;
+  const auto& form = inputs.form(reads);
+  const std::byte* at = form.token(token);
+  float sum = 0.0f;
+  switch (reads) {
+    case Reads::kF32:
+      return 0.0f;
+    case Reads::kBF16:
+      for (int i = 0; i < columns; ++i) {
+        sum += square(std::bit_cast<float>(uint32_t{reinterpret_cast<const uint16_t*>(at)[i]} << 16));
+      }
+      return std::sqrt(sum) / (1 << 8);
+    case Reads::kGroup8:
+      for (int g = 0; g < columns / kGroup; ++g) {
+        sum += group * square(reinterpret_cast<const QuantizedGroup8*>(at)[g * form.slots].scale);
+      }
+      return std::sqrt(sum);
+    case Reads::kGroup16:
+      for (int g = 0; g < columns / kGroup; ++g) {
+        sum += group * square(reinterpret_cast<const QuantizedGroup16*>(at)[g * form.slots].scale);
+      }
+      return std::sqrt(sum);
+  }
+  return std::numeric_limits<float>::infinity();
+}
+
+// Of the coarse product's input, whose first group comes again at the end.
+ScreenInput norms(const LinearInputs& inputs, int token, int columns) {
+  const auto& form = inputs.form(Reads::kGroup8);
+  const auto* groups = reinterpret_cast<const QuantizedGroup8*>(form.token(token));
+  const int again = columns / kGroup - 1;
+  float heavy = 0.0f, light = 0.0f;
+  for (int g = 0; g < again; ++g) {
+    const QuantizedGroup8& group = groups[g * form.slots];
+    int32_t sum = 0;
+    for (const int8_t q : group.q) sum += q * q;
+    (g == 0 ? heavy : light) += square(group.scale) * static_cast<float>(sum);
+  }
+  const Outliers& outliers = inputs.outliers(token);
+  for (int64_t i = 0; i < outliers.count; ++i) {
+    const Outlier& x = outliers.entries[i];
+    if (x.group < again) (x.group == 0 ? heavy : light) += square(x.value);
+  }
+  const float lost = rounding(inputs, Reads::kGroup8, token, columns);
+  ScreenInput out{std::sqrt(heavy) + lost + kLeastNorm, std::sqrt(light) + lost + kLeastNorm, lost + kLeastNorm};
+  out.error += (out.heavy + out.light) * static_cast<float>(columns + 64) * kUlp;  // the sums of both products
+  return out;
+}
+
+class Screening {
+ public:
+  Screening(CpuQueue& queue, const Kernels& kernels, const LinearParams& p)
+      : queue_(queue),
+        kernels_(kernels),
+        p_(p),
+        weight_(static_cast<const CpuPackedWeight&>(*p.weight)),
+        screen_(static_cast<const CpuOutputScreen&>(*p.screen)),
+        tiles_((screen_.num_panels() + kTilePanels - 1) / kTilePanels) {}
+
+  void run() {
+    multiply_coarse();
+    find_greatest();
+    const LinearInputs inputs(queue_, kernels_, p_);
+    for (int token = 0; token < p_.m; ++token) {
+      float rounded = 0.0f;
+      for (const auto& s : weight_.sections()) {
+        rounded = std::max(rounded, rounding(inputs, inputs.reads(s), token, weight_.columns()));
+      }
+      inputs_[token].error += rounded;
+      const int best = likeliest(token);
+      if (best < 0) return multiply(queue_, kernels_, p_, inputs);  // nothing but NaN
+      multiply_rows(inputs, best, 1, 0);
+      least_[token] = p_.y[token * p_.ldy + best];
+    }
+    multiply_reaching(inputs);
+  }
+
+ private:
+  static constexpr int kMaxTokens = kTokenSlots;
+
+  void multiply_coarse() {
+    LinearParams coarse = p_;
+    coarse.weight = &screen_.coarse();
+    coarse.next = nullptr;
+    const LinearInputs inputs(queue_, kernels_, coarse);
+    multiply(queue_, kernels_, coarse, inputs);
+    for (int token = 0; token < p_.m; ++token) inputs_[token] = norms(inputs, token, screen_.columns());
+  }
+
+  // Of each tile, for each token.
+  void find_greatest() {
+    queue_.pool().run(tiles_, [this](int tile, int) {
+      for (int token = 0; token < p_.m; ++token) {
+        screen_.greatest()[tile * p_.m + token] =
+            kernels_.screen.greatest(outputs(tile, token), panels(tile) * ScreenPanel::kRows);
+      }
+    });
+  }
+
+  // The row whose coarse output is the greatest; -1: none is a number.
+  int likeliest(int token) const {
+    const std::vector<float>& greatest = screen_.greatest();
+    int best = 0;
+    for (int tile = 1; tile < tiles_; ++tile) {
+      if (greatest[tile * p_.m + token] > greatest[best * p_.m + token]) best = tile;
+    }
+    const float* y = outputs(best, token);
+    const int rows = panels(best) * ScreenPanel::kRows;
+    const int at = static_cast<int>(std::find(y, y + rows, greatest[best * p_.m + token]) - y);
+    return at == rows ? -1 : best * kTilePanels * ScreenPanel::kRows + at;
+  }
+
+  void multiply_reaching(const LinearInputs& inputs) {
+    const int known = screen_.num_panels() * ScreenPanel::kRows;
+    std::atomic<int> left = 0;
+    queue_.pool().run(
+        tiles_,
+        [&](int tile, int worker) {
+          uint64_t reaching = 0;
+          for (int token = 0; token < p_.m; ++token) {
+            reaching |= kernels_.screen.reaching(outputs(tile, token), screen_.panels() + tile * kTilePanels,
+                                                 panels(tile), inputs_[token], least_[token]);
+          }
+          left.fetch_add(std::popcount(reaching), std::memory_order_relaxed);
+          for (; reaching != 0; reaching &= reaching - 1) {
+            const int panel = tile * kTilePanels + std::countr_zero(reaching);
+            multiply_rows(inputs, panel * ScreenPanel::kRows, ScreenPanel::kRows, worker);
+          }
+        },
+        [&](int worker) { return next_weights(queue_.pool(), p_, worker); });
+    if (known < weight_.n()) multiply_rows(inputs, known, weight_.n() - known, 0);
+    screen_.note(left.load(std::memory_order_relaxed));
+  }
+
+  // Whole panels of the matrix that hold these rows.
+  void multiply_rows(const LinearInputs& inputs, int first, int count, int worker) const {
+    for (const auto& s : weight_.sections()) {
+      const int begin = std::max(first - s.first_row, 0), end = std::min(first + count - s.first_row, s.rows);
+      if (begin >= end) continue;
+      const int row = begin / panel_rows(s.format) * panel_rows(s.format);
+      kernels_.linear.tile(s.format)(inputs.tile(s, row, end - row, 0, p_.m, worker));
+    }
+  }
+
+  int panels(int tile) const { return std::min(kTilePanels, screen_.num_panels() - tile * kTilePanels); }
+  float* outputs(int tile, int token) const {
+    return p_.y + token * p_.ldy + static_cast<int64_t>(tile) * kTilePanels * ScreenPanel::kRows;
+  }
+
+  CpuQueue& queue_;
+  const Kernels& kernels_;
+  const LinearParams& p_;
+  const CpuPackedWeight& weight_;
+  const CpuOutputScreen& screen_;
+  const int tiles_;
+  ScreenInput inputs_[kMaxTokens];
+  float least_[kMaxTokens];
+};
+
+}  // namespace
+
+void screened_linear(CpuQueue& queue, const Kernels& kernels, const LinearParams& p) {
+  const auto& screen = static_cast<const CpuOutputScreen&>(*p.screen);
+  if (p.m > screen.max_tokens() || !screen.pays()) return linear(queue, kernels, p);
+  if (p.m > 0) Screening(queue, kernels, p).run();
+}
+
+}  // namespace octavo::cpu
