@@ -28,7 +28,7 @@ bool Session::ask(const Question& question, uint64_t tenant, int32_t priority) {
   std::lock_guard lock(mutex_);
   if (closed_) return false;
   const auto result = engine_.submit(std::move(request));
-  under_way_[std::get<RequestId>(result)] = {&question, question.params->n, {}, false};
+  under_way_[std::get<RequestId>(result)] = {&question, question.params->n, {}, false, nullptr};
   ++counts_.accepted;
   return true;
 }
@@ -51,7 +51,7 @@ void Session::fork(bool at_prompt) {
     fork.params = params;
   }
   const auto result = engine_.fork(std::move(fork));
-  under_way_[std::get<RequestId>(result)] = {at_prompt ? question : nullptr, 1, {}, true};
+  under_way_[std::get<RequestId>(result)] = {at_prompt ? question : nullptr, 1, {}, true, nullptr};
   ++counts_.accepted;
 }
 
@@ -95,7 +95,14 @@ void Session::take(const Delta& delta) {
   spoken.add(delta);
   if (delta.finish == Finish::kError && !asked.may_fail)
     counts_.complain(delta.id, delta.error ? delta.error->message.c_str() : "fails without a cause");
+  counts_.directly += delta.sent;
+  if (asked.wire) {
+    asked.wire->take(delta);
+  } else if (asked.choices == 1 && delta.finish == Finish::kNone) {
+    asked.wire = std::make_unique<Wire>(*channel_, delta.id);
+  }
   if (!ended(asked.answer, asked.choices)) return;
+  if (asked.wire && !asked.wire->ends_as_told()) counts_.complain(delta.id, "has another text on its socket");
   check(delta.id, asked);
   ++counts_.ended;
   under_way_.erase(it);

@@ -2,12 +2,14 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "questions.h"
+#include "wire.h"
 
 struct Counts {
-  std::atomic<int64_t> accepted{0}, ended{0}, equal{0}, cut{0}, failed{0}, tokens{0}, hung_up{0};
+  std::atomic<int64_t> accepted{0}, ended{0}, equal{0}, cut{0}, failed{0}, tokens{0}, hung_up{0}, directly{0};
   std::atomic<bool> wrong{false};
 
   void complain(octavo::RequestId id, const char* what);
@@ -38,7 +40,8 @@ class Session {
     const Question* question;  // null: nobody knows the answer
     int choices;
     Answer answer;
-    bool may_fail;  // a fork of what may be forgotten
+    bool may_fail;               // a fork of what may be forgotten
+    std::unique_ptr<Wire> wire;  // from the first text on, of one choice alone
   };
   void take(const octavo::Delta& delta);
   void check(octavo::RequestId id, const Asked& asked);

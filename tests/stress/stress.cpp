@@ -1,7 +1,8 @@
 // stress [seconds]: rounds of an engine each, with a cache far too small for what is asked of it. Threads submit, fork,
-// cancel, hang up, read slowly, pause it, look at it and provoke faults; every second engine is shut down under them.
-// Every accepted request must end exactly once and say what it says on a quiet engine, and no block may be live in the
-// end. What differs from round to round: instruction set, format of weights and cache, a window, blocks, limits.
+// cancel, hang up, read slowly, have text written to sockets, pause it, look at it and provoke faults; every second
+// engine is shut down under them. Every accepted request must end exactly once and say what it says on a quiet engine,
+// and no block may be live in the end. What differs from round to round: instruction set, format of weights and cache,
+// a window, blocks, limits.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -68,10 +69,11 @@ void run_round(int number, Isa isa, const Setup& setup, int seconds, Totals& tot
   const auto count = [](const std::atomic<int64_t>& n) { return static_cast<long long>(n); };
   std::printf(
       "%s, %s, cache %s%s: %lld accepted, %lld ended, %lld equal to the quiet answer, %lld cut off, %lld forks of what "
-      "was forgotten, %lld hung up, %lld tokens, %lld steps, %lld failed, %lld preemptions%s\n",
+      "was forgotten, %lld hung up, %lld tokens, %lld texts written to their sockets, %lld steps, %lld failed, %lld "
+      "preemptions%s\n",
       isa_name(isa), weight_format_info(setup.weights).name, dtype_name(setup.cache),
       setup.window > 0 ? ", window" : "", count(counts.accepted), count(counts.ended), count(counts.equal),
-      count(counts.cut), count(counts.failed), count(counts.hung_up), count(counts.tokens),
+      count(counts.cut), count(counts.failed), count(counts.hung_up), count(counts.tokens), count(counts.directly),
       static_cast<long long>(stats.steps), static_cast<long long>(stats.failed_steps),
       static_cast<long long>(stats.sched.preemptions), shut_down ? ", shut down" : "");
   std::fflush(stdout);
