@@ -22,7 +22,10 @@ constexpr float kMostLeft = 0.35f;      // of the panels, to multiply after the 
 constexpr float kWeightOfLatest = 1.0f / 16;
 constexpr int kPause = 64;  // products
 
-// n is a multiple of kGroup, as wherever vectors are to be made of loops here.
+using F8 = float __attribute__((vector_size(32)));
+using I8 = int32_t __attribute__((vector_size(32)));
+
+// n: a multiple of kGroup
 float norm(const float* x, int n) {
   float sums[kGroup] = {};
   for (int i = 0; i < n; i += kGroup) {
@@ -60,10 +63,16 @@ void round_off(float* x, std::byte* block) {
   const float scale = f16_to_f32(half), inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
   std::memcpy(block, &half, sizeof half);
   int32_t codes[kGroup];
-  for (int i = 0; i < kGroup; ++i) {
-    const float code = x[i] * inverse + 8.5f;
-    codes[i] = static_cast<int32_t>(code > 0.0f ? (code < 15.0f ? code : 15.0f) : 0.0f);  // of NaN 0
-    x[i] -= scale * static_cast<float>(codes[i] - 8);
+  for (int i = 0; i < kGroup; i += 8) {
+    F8 value;
+    std::memcpy(&value, x + i, sizeof value);
+    F8 code = value * inverse + 8.5f;
+    code = code > 0.0f ? code : F8{};  // of NaN 0
+    code = code < 15.0f ? code : F8{} + 15.0f;
+    const I8 integer = __builtin_convertvector(code, I8);
+    value -= scale * __builtin_convertvector(integer - 8, F8);
+    std::memcpy(codes + i, &integer, sizeof integer);
+    std::memcpy(x + i, &value, sizeof value);
   }
   for (int i = 0; i < kGroup / 2; ++i) {
     block[sizeof half + i] = static_cast<std::byte>(codes[i] | codes[i + kGroup / 2] << 4);

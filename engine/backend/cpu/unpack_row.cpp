@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "backend/cpu/pack_scaled.h"
 #include "backend/cpu/packed.h"
 #include "tensor/float8.h"
@@ -26,9 +28,6 @@ float value(const BlockQ4_1& w, int row, int k, float scale) {
 float value(const BlockQ5_1& w, int row, int k, float scale) {
   return scale * static_cast<float>(code(w, row, k)) + f16_to_f32(w.min[row]);
 }
-float value(const BlockQ8_0& w, int row, int k, float scale) {
-  return scale * static_cast<float>(w.codes[16 * (k / 2) + 2 * row + k % 2]);
-}
 
 template <class Block>
 void unpack_groups(const std::byte* panel, int row, int k, float* out) {
@@ -36,6 +35,16 @@ void unpack_groups(const std::byte* panel, int row, int k, float* out) {
   for (int g = 0; g < k / kGroup; ++g, out += kGroup) {
     const float scale = f16_to_f32(blocks[g].scale[row]);
     for (int i = 0; i < kGroup; ++i) out[i] = value(blocks[g], row, i, scale);
+  }
+}
+
+void unpack_q8_0(const std::byte* panel, int row, int k, float* out) {
+  const auto* blocks = reinterpret_cast<const BlockQ8_0*>(panel);
+  for (int g = 0; g < k / kGroup; ++g, out += kGroup) {
+    const float scale = f16_to_f32(blocks[g].scale[row]);
+    int8_t codes[kGroup];
+    for (int c = 0; c < kGroup / 2; ++c) std::memcpy(codes + 2 * c, blocks[g].codes + 16 * c + 2 * row, 2);
+    for (int i = 0; i < kGroup; ++i) out[i] = scale * static_cast<float>(codes[i]);
   }
 }
 
@@ -80,7 +89,7 @@ void unpack_row(WeightFormat format, const std::byte* panel, int row, int k, flo
     case WeightFormat::kQ5_1:
       return unpack_groups<BlockQ5_1>(panel, row, k, out);
     case WeightFormat::kQ8_0:
-      return unpack_groups<BlockQ8_0>(panel, row, k, out);
+      return unpack_q8_0(panel, row, k, out);
     case WeightFormat::kInt8x32:
       return unpack_int8<1>(panel, row, k, out);
     case WeightFormat::kInt8x128:
