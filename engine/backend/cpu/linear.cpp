@@ -67,9 +67,10 @@ Cut cut(const Section& s, int k, int m, int threads) {
   // Rows in the steps that the kernels like best.
   int step = m <= kTokenSlots ? kGroupRows : 4 * kGroupRows;
   if (dense) step = m <= 3 ? kDenseTileRows : kDenseRows;
-  const int row_tiles = ceil_div(tiles, c.token_tiles);
-  c.tile_rows = std::min(even_steps(ceil_div(s.rows, step), row_tiles, c.token_tiles, threads) * step, s.rows);
-  if (dense && m > 6) c.tile_rows = std::min(c.tile_rows, kDenseTileRows);
+  const int steps = ceil_div(s.rows, step);
+  int row_tiles = ceil_div(tiles, c.token_tiles);
+  if (dense && m > 6) row_tiles = std::max(row_tiles, ceil_div(s.rows, kDenseTileRows));
+  c.tile_rows = std::min(even_steps(steps, row_tiles, c.token_tiles, threads) * step, s.rows);
   c.row_tiles = ceil_div(s.rows, c.tile_rows);
   c.spans = c.token_tiles >= threads ? threads : 1;
   return c;
