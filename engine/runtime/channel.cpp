@@ -87,10 +87,11 @@ std::optional<double> Channel::take_back(RequestId request) {
 }
 
 std::vector<Delta> Channel::drain() {
-  uint64_t count;
-  [[maybe_unused]] const ssize_t n = read(fd_, &count, sizeof count);
   std::vector<Delta> out;
   std::lock_guard lock(mutex_);
+  out.reserve(pending_.size());
+  uint64_t count;
+  [[maybe_unused]] const ssize_t n = read(fd_, &count, sizeof count);
   out.swap(pending_);
   return out;
 }

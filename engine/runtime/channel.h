@@ -24,8 +24,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   int fd() const { return fd_; }
 
-  // Appends `deltas` (left empty) and makes the eventfd readable. Where it throws std::bad_alloc nothing has happened.
-  // Deltas of which the consumer learns nothing new, since their text was written directly, wait a while for others.
+  // Appends `deltas` (left empty, with the room that drain() made for the next) and makes the eventfd readable. Where
+  // it throws std::bad_alloc nothing has happened. Deltas of which the consumer learns nothing new, since their text
+  // was written directly, wait a while for others.
   void publish(std::vector<Delta>& deltas);
 
   // From now on the text of `request`, which has one choice, is written to the socket `fd` by publish() itself, until
@@ -36,7 +37,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Ends that. When text was written last, in seconds on CLOCK_MONOTONIC; nullopt: it had ended, or not begun.
   std::optional<double> take_back(RequestId request);
 
-  // Everything published so far, in order. Reads the eventfd before it swaps the list: no wake-up is lost.
+  // Everything published so far, in order, and makes room for as many to come: then no step has to. Reads the eventfd
+  // before it swaps the list: no wake-up is lost. Where it throws std::bad_alloc nothing has happened.
   std::vector<Delta> drain();
 
   // Waits until deltas are there or `timeout_ms` has passed; true when there are.

@@ -142,6 +142,7 @@ class StepLoop {
     std::vector<Delta> deltas;
   };
   std::vector<Outgoing> outgoing_;  // one entry per channel, taken out by publish()
+  std::vector<Delta> spare_;        // empty: the room that a channel gave back
   size_t step_samples_ = 0;         // of the latest step
   StepOutcome outcome_;
   std::vector<int32_t> taken_;       // the token that was drawn and those that it forces

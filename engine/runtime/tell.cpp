@@ -60,7 +60,7 @@ void StepLoop::tell(Request& request, Choice& choice) {
 std::vector<Delta>& StepLoop::outgoing(const std::shared_ptr<Channel>& channel) {
   for (Outgoing& o : outgoing_)
     if (o.channel == channel) return o.deltas;
-  outgoing_.push_back({channel, {}});
+  outgoing_.push_back({channel, std::move(spare_)});
   outgoing_.back().deltas.reserve(step_samples_);  // as many as a step usually tells
   return outgoing_.back().deltas;
 }
@@ -74,7 +74,11 @@ void StepLoop::publish() {
       requests_.erase(request->id);
       return true;
     });
-    std::erase_if(outgoing_, [&](Outgoing& o) { return !failures_.of([&] { o.channel->publish(o.deltas); }); });
+    std::erase_if(outgoing_, [&](Outgoing& o) {
+      if (failures_.of([&] { o.channel->publish(o.deltas); })) return false;
+      spare_ = std::move(o.deltas);
+      return true;
+    });
   });
 }
 
