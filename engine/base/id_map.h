@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/prefetch.h"
+
 namespace octavo {
 
 // Values by id, for what is looked up several times for each sequence of a step: open addressing with linear probing,
@@ -20,6 +22,10 @@ class IdMap {
     }
   }
   T* find(uint64_t id) { return const_cast<T*>(std::as_const(*this).find(id)); }
+  // Of what find() reads first.
+  void prefetch(uint64_t id) const {
+    if (!slots_.empty()) octavo::prefetch(slots_[home(id)]);
+  }
   bool contains(uint64_t id) const { return find(id) != nullptr; }
   size_t size() const { return size_; }
 

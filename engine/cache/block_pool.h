@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/prefetch.h"
+
 namespace octavo {
 
 using BlockId = int32_t;
@@ -40,6 +42,7 @@ class BlockPool {
 
   // The index's side: the node that names the block.
   NodeId node(BlockId id) const { return blocks_[id].node; }
+  void prefetch(BlockId id) const { octavo::prefetch(blocks_[id]); }
   void set_node(BlockId id, NodeId node);
   void clear_node(BlockId id);  // a cached block becomes free
   BlockId oldest_cached() const { return lru_head_; }

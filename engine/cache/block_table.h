@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "cache/block_pool.h"
 
 namespace octavo {
@@ -44,6 +45,11 @@ class BlockTable {
   BlockRef replace(int i, BlockRef block);  // returns the share that was there
   BlockRef drop_front();                    // entry first() leaves the window
   void clear();                             // last entry first, so that leaves age before their parents
+
+  // Of the last entry.
+  void prefetch_last() const {
+    if (!ids_.empty()) prefetch(ids_.back());
+  }
 
   bool shared(int i) const { return pool_->shared(ids_[i]); }
   // `fresh` takes the place of block i, whose first `slots` slots must be copied into it before it is written.

@@ -50,6 +50,12 @@ class PrefixIndex {
   std::span<const int32_t> tokens(NodeId node) const {
     return {&tokens_[node * block_size_], size_t(nodes_[node].count)};
   }
+  void prefetch(NodeId node) const {
+    if (node == kNoNode) return;
+    octavo::prefetch(nodes_[node]);
+    octavo::prefetch(&tokens_[node * block_size_], block_size_ * sizeof(int32_t));
+    octavo::prefetch(blocks_[node * groups_]);
+  }
   int num_nodes() const { return num_nodes_; }
 
   // A live sequence stands here: the node stays even when it has no block left.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "runtime/channel.h"
 #include "runtime/delta.h"
 #include "sample/beam.h"
@@ -67,6 +68,7 @@ class Choice {
 
   // Something has been released since the last take().
   bool has_news() const;
+  void prefetch_tokens() const { prefetch(tokens_.data(), sizeof(int32_t)); }
   // Moves what has been released since the last call into `delta`. Changes nothing when it throws.
   void take(Delta& delta);
 

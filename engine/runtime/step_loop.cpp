@@ -141,6 +141,7 @@ bool StepLoop::take_events() {
 // Throws only before anything has changed. What fails later is a request's own fault.
 void StepLoop::commit(const StepPlan& plan, const StepResult& result) {
   const Trace::Span span(phases_.commit);
+  prefetch(plan);
   const double now = monotonic_seconds();
   step_samples_ = plan.samples.size();
   outcome_.outcomes.clear();

@@ -90,6 +90,7 @@ class StepLoop {
   void finish_oldest();
   bool take_events();  // true when requests ended
   void commit(const StepPlan& plan, const StepResult& result);
+  void prefetch(const StepPlan& plan) const;
   void take_scores(Request& request, const PromptScores& scores);
   void take_sample(Request& request, int32_t index, SeqId parent, const SampleRow& sample, const SampleOutput& output);
   void commit_choice(Request& request, int32_t index, SeqId parent, const SampleRow& sample,

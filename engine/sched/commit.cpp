@@ -13,6 +13,7 @@ void Scheduler::Impl::commit(StepId step, const StepOutcome& outcome) {
                 cat("commits are in order: step ", step, " is not the oldest in flight",
                     in_flight.empty() ? "" : cat(", that is step ", in_flight.front()->plan.step)));
   }
+  prefetch(*in_flight.front());
   check_outcome(*in_flight.front(), outcome);
   CommitRoom room = reserve_commit(*in_flight.front(), outcome);
   // Nothing throws from here on.

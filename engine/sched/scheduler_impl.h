@@ -105,6 +105,9 @@ struct Scheduler::Impl {
   bool claim_priority(const SequenceGroup& g);
   void evict(SequenceGroup* g, const SequenceGroup& favoured);
 
+  // prefetch.cpp
+  void prefetch(const StepSlot& slot) const;
+
   // commit.cpp
   void commit(StepId step, const StepOutcome& outcome);
   void check_outcome(const StepSlot& slot, const StepOutcome& outcome) const;
