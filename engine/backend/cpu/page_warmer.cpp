@@ -38,8 +38,9 @@ void PageWarmer::begin_use(size_t bytes) noexcept {
   resident_ = std::max(resident_, std::min((bytes + kPiece - 1) / kPiece * kPiece, bytes_));
   const size_t target = std::min((bytes + kAhead) / kPiece * kPiece, bytes_);
   if (target <= target_) return;
+  const bool had_work = resident_ < target_;  // then it knows, and only waits for quiet
   target_ = target;
-  changed_.notify_one();
+  if (!had_work) changed_.notify_one();
 }
 
 // Waits until something is to be made resident and nobody has used the memory for a while; false: the end.
