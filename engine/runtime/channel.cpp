@@ -92,7 +92,7 @@ std::vector<Delta> Channel::drain() {
   out.reserve(pending_.size());
   uint64_t count;
   [[maybe_unused]] const ssize_t n = read(fd_, &count, sizeof count);
-  out.swap(pending_);
+  if (!pending_.empty()) out.swap(pending_);  // else the room stays that was made before
   return out;
 }
 

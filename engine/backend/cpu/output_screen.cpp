@@ -91,7 +91,8 @@ std::vector<int32_t> column_order(const PackedWeight& weight) {
   std::vector<int32_t> order(k);
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](int a, int b) { return energy[a] > energy[b]; });
-  order.insert(order.end(), order.begin(), order.begin() + kGroup);
+  order.resize(k + kGroup);
+  std::copy_n(order.begin(), kGroup, order.begin() + k);
   return order;
 }
 
@@ -152,6 +153,7 @@ void CpuOutputScreen::note(int panels_left) const {
 std::unique_ptr<OutputScreen> make_screen(CpuQueue& queue, HugePages& memory, const PackedWeight& weight) {
   const int n = weight.n(), k = weight.k();
   if (k % kGroup != 0 || k < 2 * kGroup || n < kRows) return nullptr;
+  if (static_cast<const CpuPackedWeight&>(weight).sections().size() != 1) return nullptr;
   const size_t panel = panel_bytes(kCoarse, k + kGroup);
   const size_t bytes = static_cast<size_t>((n + kRows - 1) / kRows) * panel;
   if (static_cast<double>(weight.bytes()) < kLeastGain * static_cast<double>(bytes)) return nullptr;

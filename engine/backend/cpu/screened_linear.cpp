@@ -13,20 +13,20 @@ namespace octavo::cpu {
 namespace {
 
 constexpr int kTilePanels = 64;
-constexpr float kUlp = 1.0f / (1 << 23);
+constexpr double kUlp = 1.0 / (1 << 23);
 
-float square(float x) { return x * x; }
+double square(double x) { return x * x; }  // of no float too small to be counted
 
 // What the input of one row may have lost when it was rounded to what the kernels read, as a norm.
-float rounding(const LinearInputs& inputs, Reads reads, int token, int columns) {
+double rounding(const LinearInputs& inputs, Reads reads, int token, int columns) {
   // Half a step for each of a group's values, and what the division by its scale rounds.
-  const float group = square(0.51f) * kGroup;
+  constexpr double kStep = 0.51;
   const auto& form = inputs.form(reads);
   const std::byte* at = form.token(token);
-  float sum = 0.0f;
+  double sum = 0.0;
   switch (reads) {
     case Reads::kF32:
-      return 0.0f;
+      return 0.0;
     case Reads::kBF16:
       for (int i = 0; i < columns; ++i) {
         sum += square(std::bit_cast<float>(uint32_t{reinterpret_cast<const uint16_t*>(at)[i]} << 16));
@@ -34,16 +34,16 @@ float rounding(const LinearInputs& inputs, Reads reads, int token, int columns) 
       return std::sqrt(sum) / (1 << 8);
     case Reads::kGroup8:
       for (int g = 0; g < columns / kGroup; ++g) {
-        sum += group * square(reinterpret_cast<const QuantizedGroup8*>(at)[g * form.slots].scale);
+        sum += kGroup * square(kStep * reinterpret_cast<const QuantizedGroup8*>(at)[g * form.slots].scale);
       }
       return std::sqrt(sum);
     case Reads::kGroup16:
       for (int g = 0; g < columns / kGroup; ++g) {
-        sum += group * square(reinterpret_cast<const QuantizedGroup16*>(at)[g * form.slots].scale);
+        sum += kGroup * square(kStep * reinterpret_cast<const QuantizedGroup16*>(at)[g * form.slots].scale);
       }
       return std::sqrt(sum);
   }
-  return std::numeric_limits<float>::infinity();
+  return std::numeric_limits<double>::infinity();
 }
 
 // Of the coarse product's input, whose first group comes again at the end.
@@ -51,22 +51,23 @@ ScreenInput norms(const LinearInputs& inputs, int token, int columns) {
   const auto& form = inputs.form(Reads::kGroup8);
   const auto* groups = reinterpret_cast<const QuantizedGroup8*>(form.token(token));
   const int again = columns / kGroup - 1;
-  float heavy = 0.0f, light = 0.0f;
+  double heavy = 0.0, light = 0.0;
   for (int g = 0; g < again; ++g) {
     const QuantizedGroup8& group = groups[g * form.slots];
     int32_t sum = 0;
     for (const int8_t q : group.q) sum += q * q;
-    (g == 0 ? heavy : light) += square(group.scale) * static_cast<float>(sum);
+    (g == 0 ? heavy : light) += square(group.scale) * sum;
   }
   const Outliers& outliers = inputs.outliers(token);
   for (int64_t i = 0; i < outliers.count; ++i) {
     const Outlier& x = outliers.entries[i];
     if (x.group < again) (x.group == 0 ? heavy : light) += square(x.value);
   }
-  const float lost = rounding(inputs, Reads::kGroup8, token, columns);
-  ScreenInput out{std::sqrt(heavy) + lost + kLeastNorm, std::sqrt(light) + lost + kLeastNorm, lost + kLeastNorm};
-  out.error += (out.heavy + out.light) * static_cast<float>(columns + 64) * kUlp;  // the sums of both products
-  return out;
+  const double lost = rounding(inputs, Reads::kGroup8, token, columns) + kLeastNorm;
+  heavy = std::sqrt(heavy) + lost;
+  light = std::sqrt(light) + lost;
+  const double sums = (heavy + light) * (2 * columns + 64) * kUlp;  // what the additions of both products round
+  return {static_cast<float>(heavy), static_cast<float>(light), static_cast<float>(lost + sums)};
 }
 
 class Screening {
@@ -83,16 +84,21 @@ class Screening {
     multiply_coarse();
     find_greatest();
     const LinearInputs inputs(queue_, kernels_, p_);
+    int best[kMaxTokens];
     for (int token = 0; token < p_.m; ++token) {
-      float rounded = 0.0f;
+      best[token] = likeliest(token);
+      if (best[token] >= 0) continue;
+      screen_.note(screen_.num_panels());
+      return multiply(queue_, kernels_, p_, inputs);  // nothing but NaN
+    }
+    for (int token = 0; token < p_.m; ++token) {
+      double rounded = 0.0;
       for (const auto& s : weight_.sections()) {
         rounded = std::max(rounded, rounding(inputs, inputs.reads(s), token, weight_.columns()));
       }
-      inputs_[token].error += rounded;
-      const int best = likeliest(token);
-      if (best < 0) return multiply(queue_, kernels_, p_, inputs);  // nothing but NaN
-      multiply_rows(inputs, best, 1, 0);
-      least_[token] = p_.y[token * p_.ldy + best];
+      inputs_[token].error += static_cast<float>(rounded);
+      multiply_rows(inputs, best[token], 1, 0);
+      least_[token] = p_.y[token * p_.ldy + best[token]];
     }
     multiply_reaching(inputs);
   }

@@ -72,21 +72,34 @@ def test_outputs_that_are_equally_great_are_all_found(isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_a_row_whose_coarse_copy_is_as_far_off_as_it_can_be(isa: str) -> None:
+@pytest.mark.parametrize(("groups", "size"), [(5, 1.0), (128, 3e-21)])
+def test_a_row_whose_coarse_copy_is_as_far_off_as_it_can_be(isa: str, groups: int, size: float) -> None:
     """Every weight of the best row is rounded down by almost half a step, every other one of its rival up."""
-    groups, k = 5, 160
+    k = 32 * groups
     weight = np.zeros((64, k), np.float32)
-    weight[0] = -1000 + np.arange(k)  # keeps the columns in their order
+    weight[0] = -10000 + np.arange(k)  # keeps the columns in their order
     first, second = weight[11].reshape(groups, 32), weight[50].reshape(groups, 32)
     first[1:, 1:], second[1:, 1::2], second[1:, 2::2] = 1.49, 1.51, 1.46
     first[1:, 0] = second[1:, 0] = 8
-    x = np.ones((groups, 32), np.float32)
+    x = np.full((groups, 32), size, np.float32)
     x[0], x[:, 0] = 0, 0
     ops = make_ops(isa)
     packed = _engine.pack(ops, [(weight, "", [])])
     screened = linear(ops, packed, x.reshape(1, k), screen=_engine.make_screen(ops, packed))
     assert screened.argmax() == 11
     assert screened[0, 11] == linear(ops, packed, x.reshape(1, k))[0, 11]
+
+
+def test_inputs_with_the_same_greatest_output_are_screened_together() -> None:
+    rng = np.random.default_rng(7)
+    ops = make_ops("baseline", threads=2)
+    weight = rng.standard_normal((1000, 128)).astype(np.float32)
+    packed = _engine.pack(ops, [(weight, "", [])])
+    screen = _engine.make_screen(ops, packed)
+    x = np.repeat(3 * weight[500:501], 4, axis=0)
+    whole, screened = linear(ops, packed, x), linear(ops, packed, x, screen=screen)
+    assert_greatest(whole, screened)
+    assert ((whole != screened).mean(1) > 0.5).all()
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -143,6 +156,8 @@ def test_shapes_without_a_screen() -> None:
     ops = make_ops("baseline")
     for n, k in ((100, 48), (100, 32), (7, 128)):
         assert _engine.make_screen(ops, _engine.pack(ops, [(np.ones((n, k), np.float32), "", [])])) is None
+    mixed = [(np.ones((40, 64), np.float32), "", []), (np.ones((40, 64), np.float16), "", [])]
+    assert _engine.make_screen(ops, _engine.pack(ops, mixed)) is None
 
 
 def test_a_screen_is_one_matrixs_and_takes_no_bias() -> None:
