@@ -27,7 +27,7 @@ def prompts(seed: int, count: int, vocab: int) -> list[Any]:
     return [{"prompt_token_ids": rng.integers(100, vocab, 24).tolist()} for _ in range(count)]
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 6])
+@pytest.mark.parametrize("count", [1, 3, 5])
 def test_greedy_tokens_are_those_of_the_whole_head(llm: LLM, whole: LLM, count: int) -> None:
     texts: list[Any] = [
         "The history of the steam engine begins",
@@ -35,9 +35,9 @@ def test_greedy_tokens_are_those_of_the_whole_head(llm: LLM, whole: LLM, count: 
         "Once upon a time",
         "1, 2, 3,",
     ]
-    asked = texts[:count] + prompts(count, max(count, 2), 49000)
-    params = SamplingParams(temperature=0, max_tokens=48, ignore_eos=True)
-    scored = SamplingParams(temperature=0, max_tokens=48, ignore_eos=True, logprobs=0)
+    asked = texts[:count] + prompts(count, count, 49000)
+    params = SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
+    scored = SamplingParams(temperature=0, max_tokens=32, ignore_eos=True, logprobs=0)
     for i in range(0, len(asked), count):
         expected = tokens(whole, asked[i : i + count], params)
         assert tokens(llm, asked[i : i + count], params) == expected
