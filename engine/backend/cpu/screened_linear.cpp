@@ -8,6 +8,7 @@
 
 #include "backend/cpu/linear.h"
 #include "backend/cpu/output_screen.h"
+#include "tensor/half.h"
 
 namespace octavo::cpu {
 namespace {
@@ -17,31 +18,32 @@ constexpr double kUlp = 1.0 / (1 << 23);
 
 double square(double x) { return x * x; }  // of no float too small to be counted
 
+// Of groups of integers: half a step for each value, and what the division by its group's scale rounds.
+template <class Group>
+double group_rounding(const LinearInputs::Form& form, int token, int groups) {
+  constexpr double kStep = 0.51;
+  const auto* at = reinterpret_cast<const Group*>(form.token(token));
+  double sum = 0.0;
+  for (int g = 0; g < groups; ++g) sum += kGroup * square(kStep * at[g * form.slots].scale);
+  return std::sqrt(sum);
+}
+
 // What the input of one row may have lost when it was rounded to what the kernels read, as a norm.
 double rounding(const LinearInputs& inputs, Reads reads, int token, int columns) {
-  // Half a step for each of a group's values, and what the division by its scale rounds.
-  constexpr double kStep = 0.51;
   const auto& form = inputs.form(reads);
-  const std::byte* at = form.token(token);
-  double sum = 0.0;
   switch (reads) {
     case Reads::kF32:
       return 0.0;
-    case Reads::kBF16:
-      for (int i = 0; i < columns; ++i) {
-        sum += square(std::bit_cast<float>(uint32_t{reinterpret_cast<const uint16_t*>(at)[i]} << 16));
-      }
+    case Reads::kBF16: {
+      const auto* at = reinterpret_cast<const uint16_t*>(form.token(token));
+      double sum = 0.0;
+      for (int i = 0; i < columns; ++i) sum += square(bf16_to_f32(at[i]));
       return std::sqrt(sum) / (1 << 8);
+    }
     case Reads::kGroup8:
-      for (int g = 0; g < columns / kGroup; ++g) {
-        sum += kGroup * square(kStep * reinterpret_cast<const QuantizedGroup8*>(at)[g * form.slots].scale);
-      }
-      return std::sqrt(sum);
+      return group_rounding<QuantizedGroup8>(form, token, columns / kGroup);
     case Reads::kGroup16:
-      for (int g = 0; g < columns / kGroup; ++g) {
-        sum += kGroup * square(kStep * reinterpret_cast<const QuantizedGroup16*>(at)[g * form.slots].scale);
-      }
-      return std::sqrt(sum);
+      return group_rounding<QuantizedGroup16>(form, token, columns / kGroup);
   }
   return std::numeric_limits<double>::infinity();
 }
